@@ -32,7 +32,7 @@ pub(crate) async fn services() -> Vec<(&'static str, Arc<dyn SessionService>)> {
     ]
 }
 
-/// Creates a runner with a test clock, which creates sessions.
+/// Creates the builder of a runner that uses a test clock and creates missing sessions.
 pub(crate) fn runner(sessions: &Arc<dyn SessionService>, agent: impl Agent) -> RunnerBuilder {
     Runner::builder()
         .app_name(APP)

@@ -115,7 +115,7 @@ pub async fn hostile_text_is_found_unchanged(harness: MemoryHarness) {
     for (number, text) in texts.iter().enumerate() {
         let found = found_texts(&*memory, &format!("marker{number}z")).await;
         assert!(found.iter().any(|it| it == text), "{text:?}: {found:?}");
-        // The same text as a query must not fail, whatever it finds.
+        // Searching for the text itself must not fail, whatever it finds.
         memory.search_memory("app", "ada", text).await.unwrap();
     }
 }

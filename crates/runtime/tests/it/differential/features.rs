@@ -204,7 +204,7 @@ fn in_sequence(events: &Events, put: &mut impl FnMut(Feature, bool)) {
     put(Feature::RewoundRewind, rewinds.iter().any(is_rewound));
 }
 
-/// Returns the calls with their positions; `None` for a call without an id.
+/// Returns the position and the id of each call; the id is `None` if the call has none.
 fn calls(events: &Events) -> impl Iterator<Item = (usize, Option<String>)> {
     let calls =
         parts(events).filter_map(|(place, part)| Some((place, part.function_call.as_ref()?)));
