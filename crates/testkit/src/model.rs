@@ -400,8 +400,8 @@ impl Model {
         Ok(format!("{sessions} sessions, {events} events, {keys} keys"))
     }
 
-    /// Exports, deletes and imports a session. Afterwards it has no lease and a new expiry time, and
-    /// is otherwise equal.
+    /// Exports, deletes and imports a session. Then it has no lease and a new expiry time, and is
+    /// otherwise equal.
     pub(crate) fn export_and_import(&mut self, key: &SessionKey) -> Answer {
         let now_us = self.now_us;
         self.live(key)?;

@@ -70,8 +70,7 @@ impl StoreInterceptor for LeaseClock {
 }
 
 impl LeaseClock {
-    /// The lifetime of a lease. By the real clock, runs renew their leases three times in this
-    /// time.
+    /// The lifetime of a lease. Runs renew their leases three times per TTL of real time.
     const TTL: Duration = Duration::from_millis(300);
 
     /// Creates a session service in memory.

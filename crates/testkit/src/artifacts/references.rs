@@ -118,7 +118,8 @@ pub async fn references_to_another_scope_are_refused(harness: ArtifactHarness) {
         .unwrap();
     let loaded = artifacts.load_artifact(&key("r"), None).await.unwrap();
     assert_eq!(loaded, Some(Part::text("x")));
-    // Every session may load a user's artifacts, so these must not refer to a session's.
+    // Every session of a user may load the user's artifacts, so these must not refer to artifacts
+    // of one session.
     let inner = reference(key("secret"), 0);
     artifacts
         .save_artifact(&key("user:r"), inner, None)

@@ -7,7 +7,8 @@ use retain_core::{ArtifactAddress, ArtifactError, ArtifactKey, Part, SessionKey}
 use super::{ArtifactHarness, hostile_name, key};
 use crate::random::Random;
 
-/// A session lists its own names and the user's, sorted; without a session only the user's.
+/// A list for a session has the session's own names and those of the user, sorted. A list without a
+/// session has only those of the user.
 pub async fn artifact_names_are_listed_in_order(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     for name in ["b.txt", "user:a", "a/b", "Z", "é", "user:zz/x"] {
@@ -305,7 +306,7 @@ pub async fn erasing_a_user_keeps_other_users_artifacts(harness: ArtifactHarness
     assert_eq!(again.await.unwrap(), 0);
 }
 
-/// Erasing a user with an invalid name removes nothing, not even of other users.
+/// Erasing a user with an invalid name removes nothing, not even data of other users.
 pub async fn erasing_an_invalid_user_removes_nothing(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     artifacts

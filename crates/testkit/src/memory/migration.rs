@@ -131,7 +131,8 @@ fn sample_restore(scope: &MemoryScope) -> MemoryRestore {
     }
 }
 
-/// Numbers, times, hashes and vectors equal those of the source; forgotten entries stay out.
+/// Numbers, times, hashes and vectors equal those of the source, and entries that the source forgot
+/// are not ingested again.
 pub async fn migrated_entries_equal_their_source(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let scope = MemoryScope::new("app", "ada");

@@ -222,7 +222,7 @@ pub async fn entries_are_read_in_pages_without_gap_or_repeat(harness: MemoryStor
     assert_eq!(elsewhere, [None, None]);
 }
 
-/// Every change moves the mark; an operation that changes nothing leaves it.
+/// Every change moves the mark; an operation that changes nothing does not.
 pub async fn mark_moves_exactly_when_entries_change(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     assert_eq!(mark(&*store).await, MemoryMark::default());
@@ -420,7 +420,7 @@ pub async fn forget_removes_exactly_the_selected_entries(harness: MemoryStoreHar
     assert_eq!((left.entries, left.bytes, left.tombstones), (0, 0, 5));
 }
 
-/// An entry forgotten by id stays out of every session; other ids are not affected.
+/// An entry forgotten by id is not ingested again from any session. Other ids are not affected.
 pub async fn forgotten_id_is_not_ingested_from_any_session(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     add(&*store, vec![memory("a", "one")]).await;

@@ -49,7 +49,7 @@ pub async fn partial_events_are_not_stored(harness: Harness) {
     assert!(stored.state.is_empty());
 }
 
-/// Appending to a session that does not exist is `NotFound`, never an implicit create.
+/// Appending to a session that does not exist fails with `NotFound` and does not create it.
 pub async fn append_to_a_missing_session_is_not_found(harness: Harness) {
     let log = harness.service();
     let missing = log.append(&key("s"), event("e").into()).await;
@@ -146,7 +146,8 @@ pub async fn events_are_ordered_by_append_not_by_timestamp(harness: Harness) {
     assert_eq!(found, times);
 }
 
-/// The update time of a session is that of its last event, even if it is earlier, as in ADK.
+/// The update time of a session is the time of its last event, even if an earlier event has a later
+/// time, as in ADK.
 pub async fn last_update_time_follows_the_last_event(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -167,7 +168,7 @@ pub async fn append_at_the_expected_position_succeeds(harness: Harness) {
     }
 }
 
-/// A wrong expected position fails with both positions, and nothing is written.
+/// An append with a wrong expected position writes nothing, and its error has both positions.
 pub async fn append_with_a_wrong_expected_position_is_a_conflict(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;

@@ -114,7 +114,7 @@ pub async fn run_cannot_append_after_its_session_is_deleted(harness: Harness) {
     assert_eq!(ids(&read(&log, &key).await), ["e3", "e5"]);
 }
 
-/// Every operation on a missing session is `NotFound` and creates nothing.
+/// Every operation on a missing session fails with `NotFound` and creates nothing.
 pub async fn operations_on_a_missing_session_are_not_found(harness: Harness) {
     let log = harness.service();
     let key = key("missing");

@@ -190,7 +190,8 @@ pub async fn live_session_receives_a_repeated_event_once(harness: Harness) {
     assert_eq!(live, read(&log, &key).await);
 }
 
-/// Another event with a used id is a conflict that names the position of the first.
+/// Appending another event with a used id is a conflict, which names the position of the stored
+/// event.
 pub async fn another_event_with_a_known_id_is_a_conflict(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;

@@ -122,7 +122,7 @@ pub async fn invalid_invocation_id_is_not_found(harness: Harness) {
         assert_fails!(refused, SessionError::InvocationNotFound { .. });
     }
     assert_eq!(read(&log, &key).await, before);
-    // A rewind event from another program with such an id is a plain delta.
+    // A rewind event from another program with such an id acts as a plain delta.
     append(&log, &key, foreign_rewind("r1", "\0", r#"{"b":5}"#)).await;
     let expected = state(r#"{"a":20,"b":5,"n":null}"#);
     assert_eq!(read_own_state(&log, &key).await, expected);

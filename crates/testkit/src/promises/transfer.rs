@@ -191,8 +191,8 @@ pub async fn user_without_sessions_survives_export_and_import(harness: Harness) 
     }
     assert_eq!(copy.check().await.unwrap(), Vec::<String>::new());
 
-    // Existing keys stay; shared state before another line or another user's session is imported
-    // too.
+    // Existing keys keep their value. Shared state is imported too if another line or a session of
+    // another user follows it.
     let elsewhere = harness.another().await;
     let copy = elsewhere.service();
     create_with(&copy, "there", r#"{"user:a":"kept","app:b":"kept"}"#).await;
@@ -538,7 +538,7 @@ async fn create_with_history(
     log.create_with_events(new, events).await
 }
 
-/// A session created with its history equals one to which the events were appended singly.
+/// A session created with its history equals one to which the events were appended one by one.
 pub async fn session_created_with_its_history_equals_an_appended_one(harness: Harness) {
     let log = harness.service();
     let initial = r#"{"a":1,"kept":null,"temp:t":1}"#;

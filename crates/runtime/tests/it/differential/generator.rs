@@ -641,8 +641,8 @@ impl<'r> Generator<'r> {
         event
     }
 
-    /// Generates a summary's time span: usually a span of events, sometimes reversed, sometimes the
-    /// last summary's.
+    /// Generates the time span of a summary: usually a span of events, sometimes reversed,
+    /// sometimes the span of the last summary.
     fn span(&mut self) -> (f64, f64) {
         let ends = [(); 2].map(|()| match self.times.is_empty() || self.random.chance(15) {
             true => 95.0 + self.random.below(30) as f64,
