@@ -1,7 +1,7 @@
 """Sessions: creates, appends, reads and concurrent writers on durable SQLite stores.
 
-Windows of the peers alternate; ratios are taken round by round between windows that
-ran next to each other, then the median of the rounds is reported.
+Windows of the peers alternate. The suite computes ratios per round, between windows that
+ran next to each other, and reports the median of the rounds.
 """
 
 import time

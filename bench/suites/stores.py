@@ -1,8 +1,8 @@
 """Stores: appends, reads, lists and concurrent writers on one PostgreSQL server. The suite starts
 the server for the run and deletes it afterwards.
 
-Windows of the peers alternate; ratios are taken round by round between windows that
-ran next to each other, then the median of the rounds is reported.
+Windows of the peers alternate. The suite computes ratios per round, between windows that
+ran next to each other, and reports the median of the rounds.
 """
 
 import os

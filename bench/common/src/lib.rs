@@ -112,7 +112,7 @@ impl Writers {
 pub trait Peer {
     /// Returns the version of the library under test, for the table.
     fn version(&self) -> String;
-    /// Opens (and creates) a store in an existing empty folder.
+    /// Creates a store in an existing, empty folder, and opens it.
     fn open(&mut self, dir: &Path, variant: &str) -> Res<Opened>;
 }
 

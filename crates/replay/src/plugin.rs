@@ -82,8 +82,8 @@ impl Plugin for ReplayPlugin {
         let theirs = call_json(call["name"].clone(), recorded_args);
         self.0.report(differences(&location, &theirs, &ours))?;
         let response = recording["tool_response"]["response"].clone();
-        // The inner run of an `AgentTool` was not recorded: use its recorded result without running
-        // it.
+        // ADK does not record the inner run of an `AgentTool`: return the tool's recorded result
+        // instead.
         if tool.kind() == "AgentTool" {
             return Ok(Some(response));
         }

@@ -1,6 +1,6 @@
 //! The peer adk-rs in the suite `turns`: its Runner with one `LlmAgent`, on its in-memory or its
-//! SQLite session service. On SQLite, the history is written directly into its tables. In memory,
-//! one append of the last event, through a session object that has all others, stores the history.
+//! SQLite session service. On SQLite, the history is inserted into the tables. In memory, appending
+//! the last event, through a session object that has all others, stores the whole history.
 
 use crate::{get, insert};
 use adk_rs::core::{Event, LlmRequest, LlmResponse, Model, Session, SessionService, State};
@@ -51,7 +51,7 @@ impl Model for MockModel {
 }
 
 impl RunnerStore {
-    /// Creates a runner on its SQLite service, or in memory if there is none.
+    /// Creates a runner on this SQLite service and its file, or in memory if `sqlite` is `None`.
     pub fn new(
         runtime: Arc<Runtime>,
         sqlite: Option<(SqliteSessionService, PathBuf)>,

@@ -1,5 +1,5 @@
 //! The peer adk-rust in the suite `turns`: its Runner with one `LlmAgent`, on its in-memory or its
-//! SQLite session service. SQLite history is written directly into its tables; in memory it is
+//! SQLite session service. On SQLite, the history is inserted into the tables. In memory, it is
 //! appended event by event.
 
 use crate::{get, identity, insert};
@@ -63,7 +63,7 @@ fn is_instruction(content: &Content) -> bool {
 }
 
 impl RunnerStore {
-    /// Creates a runner on its SQLite service, or in memory if there is none.
+    /// Creates a runner on this SQLite service and its file, or in memory if `sqlite` is `None`.
     pub fn new(
         runtime: Arc<Runtime>,
         sqlite: Option<(SqliteSessionService, PathBuf)>,

@@ -2,8 +2,8 @@
 //! each of several clients has one keep-alive connection and sends its next request after the last
 //! answer. The program checks the status of every answer and the text that the window expects.
 //!
-//! With a port as its argument, the program is instead a bare socket that answers; with `awake`, a
-//! process that keeps a core from sleeping.
+//! Called with a port, the program is instead a bare socket that answers. Called with `awake`, it
+//! keeps a core from sleeping.
 
 mod http;
 mod socket;

@@ -51,8 +51,8 @@ pub trait Memory {
     fn remember(&mut self, user: &str, session: &Session) -> Res<()>;
     /// Returns the ids of the matching turns, best first, after reading the turns.
     fn ask(&mut self, user: &str, question: &Question<'_>) -> Res<Vec<String>>;
-    /// Drops everything that is only in memory, as a new process would. Afterwards an ingest waits
-    /// for the disk only if `is_durable`, so that bulk loading is fast.
+    /// Drops everything that is only in memory, as a restart does. Afterwards an ingest waits for
+    /// the disk only if `is_durable`, so that bulk loading is fast.
     fn reopen(&mut self, is_durable: bool) -> Res<()>;
     /// Returns the journal mode and synchronous level, read back from SQLite.
     fn settings(&self) -> Res<String>;

@@ -159,8 +159,8 @@ impl Transport<RoleClient> for ChildProcess {
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        // Closing its input tells the server to exit. The timeout is needed because a server that
-        // does not read would block pending writes forever.
+        // Closing the input of the server tells it to exit. The timeout is needed because a server
+        // that does not read blocks pending writes forever.
         let closed = timeout(EXIT_TIMEOUT, self.io.close()).await;
         self.group.terminate().await;
         closed.unwrap_or(Ok(()))

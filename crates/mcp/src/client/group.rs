@@ -38,7 +38,7 @@ pub fn exit_at_once(code: i32) -> ! {
 /// A child process and all processes that it started.
 pub(super) struct ProcessGroup {
     child: Child,
-    /// `None` after the process has ended.
+    /// The id of the group; `None` after the child process has ended.
     id: Option<Pid>,
 }
 

@@ -317,7 +317,7 @@ done
     /// A session may last as long as the program, so data that it kept for each request would
     /// accumulate.
     #[tokio::test]
-    async fn session_stops_tracking_a_call_when_it_ends() {
+    async fn session_stops_tracking_a_call_that_has_ended() {
         let long = Duration::from_secs(60);
         let server = StdioServer::new("sh")
             .with_args(["-c", SILENT])

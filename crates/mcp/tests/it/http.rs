@@ -303,8 +303,7 @@ async fn http_error_contains_no_secrets() {
         let error = run.error();
         assert!(error.contains("MCP tool execution"), "{status}: {error}");
         assert!(!error.contains("canary"), "{status}: {error}");
-        // The first characters of the credentials in base64, the form in which the client sends
-        // them.
+        // The client sends the credentials in base64. The error lacks even their first characters.
         assert!(!error.contains("Y2FuYXJ5"), "{status}: {error}");
         *is_failing.lock().unwrap() = false;
         let run = AgentRun::calling_tool(&set, "echo", r#"{"text":"back"}"#).await;

@@ -44,7 +44,7 @@ pub(crate) fn explain(index: &UserIndex, signals: &Signals<'_>, slot: Slot) -> E
 }
 
 /// Returns the weight of a word for a document, by where the word matched. The weights add up to
-/// the one in `lexical.rs`.
+/// the weight that `lexical.rs` computes.
 fn weights_by_place(
     index: &UserIndex,
     weights: &WindowWeights,

@@ -73,7 +73,7 @@ impl WindowWeights {
     }
 }
 
-/// One word's sums, by slot. [`drain_into`](Self::drain_into) clears them for the next word.
+/// The sums of one word, by slot. [`drain_into`](Self::drain_into) clears them for the next word.
 struct SlotSums {
     by_slot: Vec<u32>,
     /// The nonzero slots, if the sums are sparse. Otherwise all slots are scanned.

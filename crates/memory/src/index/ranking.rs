@@ -1,5 +1,5 @@
-//! The ranking parameters. The defaults were measured on conversations with known answers, with
-//! both short and long messages.
+//! The ranking parameters. The defaults were chosen by measurements on conversations with known
+//! answers, with both short and long messages.
 
 use super::window::Window;
 

@@ -89,7 +89,8 @@ fn truncated(word: &str) -> &str {
     }
 }
 
-/// Returns the number of digits in an ordinal number: digits followed by `st`, `nd`, `rd` or `th`.
+/// Returns the number of digits if the word is an ordinal number: digits followed by `st`, `nd`,
+/// `rd` or `th`.
 fn ordinal(word: &str) -> Option<usize> {
     let digits = ["st", "nd", "rd", "th"]
         .iter()

@@ -104,7 +104,7 @@ fn check_part(part: &Part, backend: &Backend) -> Result<(), ModelError> {
 }
 
 /// Whether the part cannot be sent unchanged: it has inline data, a foreign signature, or a file
-/// name, which only Vertex AI supports.
+/// name that the Gemini API does not support.
 fn needs_conversion(part: &Part, backend: &Backend) -> bool {
     let file = part.file_data.as_ref();
     part.inline_data.is_some()

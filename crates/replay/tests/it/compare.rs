@@ -2,8 +2,8 @@
 
 use retain_core::{Event, Json, JsonMap, Session};
 
-/// Returns the compared parts of a session: owner, state and events. Replaces ids that each run
-/// generates with numbers in order of appearance, so that references must still match.
+/// Returns the compared parts of a session: owner, state and events. Replaces generated ids with
+/// numbers, in order of appearance, so that references between events must still match.
 pub(crate) fn comparable_session(session: &Session) -> Json {
     let events = (0..session.events.len()).filter_map(|at| session.events.get_shared(at));
     let mut ids = GeneratedIds::default();

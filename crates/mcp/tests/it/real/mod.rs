@@ -10,7 +10,7 @@ mod everything;
 
 use retain_testkit::oracle::{Reference, variable_or_skip};
 
-/// Whether google-adk and the reference server are installed. If not, record that `test` was
+/// Whether google-adk and the reference server are installed. If not, records that `test` was
 /// skipped.
 fn is_installed(test: &str) -> bool {
     let server = variable_or_skip("RETAIN_MCP_EVERYTHING", test, "the reference MCP server");

@@ -16,7 +16,7 @@ async fn unstreamed_response_is_returned_unchanged() {
 }
 
 #[tokio::test]
-async fn streamed_response_is_returned_in_chunks_and_complete() {
+async fn streamed_response_is_returned_in_chunks_and_then_complete() {
     let server = Server::playing([good_stream()]).await;
     let output = ask(&model(&server, fast_retries()), true).await;
     assert_eq!(output, ["Hel", "lo", "Hello"]);

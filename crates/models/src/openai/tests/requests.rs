@@ -9,7 +9,7 @@ use retain_runtime::{LlmRequest, SharedContent};
 use super::{chat, request_body, server, servers};
 use crate::provider::Provider as _;
 
-/// A history with every kind of part that can be sent to chat completions, converted if necessary.
+/// A history with every kind of part that chat completions support, some only after a conversion.
 const HISTORY: &str = r#"[
     {"role": "user", "parts": [
         {"text": "What is in these?"},
