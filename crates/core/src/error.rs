@@ -53,7 +53,7 @@ pub enum SessionError {
         /// The session.
         key: SessionKey,
     },
-    /// This run's lease was taken over by a later run. Stop writing and start a new run.
+    /// A later run has taken over the lease of this run. Stop writing and start a new run.
     #[error("session {key}: run token {token} is outdated, a later run has taken over")]
     RunLost {
         /// The session.

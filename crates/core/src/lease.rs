@@ -1,9 +1,9 @@
 //! The lease decides which run may write a session. Every store applies this rule inside its
 //! transaction.
 //!
-//! A lease carries a fencing token that only grows. Runs take, renew and release the lease as part
-//! of appends that they make anyway. A caller that finds the session busy leaves a ticket, so that
-//! a process with many runs cannot starve a single run of another process.
+//! A lease carries a fencing token that only grows. If possible, runs take, renew and release the
+//! lease as part of appends that they make anyway. A caller that finds the session busy leaves a
+//! ticket, so that a process with many runs cannot starve a single run of another process.
 
 use std::time::Duration;
 

@@ -150,7 +150,7 @@ pub trait SessionLog: SessionService {
     /// new artifact versions may exist that no event refers to, and the session is unchanged:
     /// rewind again. The log determines which content is restored, so the result is the same.
     ///
-    /// Dropping the future cancels the rewind: it stops after the current file and releases the
+    /// Dropping the future cancels the rewind: it stops after the current artifact and releases the
     /// lease.
     async fn rewind_with(&self, key: &SessionKey, rewind: Rewind) -> Result<AppendReceipt>;
 

@@ -137,8 +137,9 @@ impl From<u64> for Number {
 }
 
 impl From<f64> for Number {
-    /// Prints the shortest text that reads back to the same float, in ADK's spelling (`1e+16`).
-    /// A `NaN` or infinity is accepted here; writing the value fails and names its path.
+    /// Creates the number with the shortest text that reads back to the same float, in ADK's
+    /// spelling (`1e+16`). Accepts a `NaN` or infinity too; writing the value then fails and names
+    /// its path.
     fn from(float: f64) -> Number {
         let mut text = String::new();
         push_float(&mut text, float);

@@ -52,7 +52,7 @@ impl JsonError {
         &self.path
     }
 
-    /// Returns the expected and the found value, without the path.
+    /// Returns what is wrong, without the path.
     pub fn message(&self) -> &str {
         &self.message
     }

@@ -41,7 +41,8 @@ pub struct MemoryMark {
     pub last_seq: u64,
 }
 
-/// The changes since a mark. New memories have higher numbers than the mark.
+/// The changes since a mark. They do not list new memories, whose numbers are above the mark's
+/// `last_seq`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemoryChanges {
     /// The memories that were changed or deleted.

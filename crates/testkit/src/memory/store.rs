@@ -254,8 +254,8 @@ pub async fn mark_moves_exactly_when_entries_change(harness: MemoryStoreHarness)
     assert_eq!(mark(&*store).await.last_seq, 2);
 }
 
-/// The changes since a mark include the numbers of changed and removed entries; new entries have
-/// higher numbers than the mark.
+/// The changes since a mark have the numbers of changed and removed entries. New entries are not
+/// listed: their numbers are above the mark's `last_seq`.
 pub async fn changes_since_a_mark_include_changed_and_removed_entries(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let news = ["a", "b", "c"].map(|id| memory(id, id));
