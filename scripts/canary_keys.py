@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTROL_VARIABLE = "RETAIN_CONTROL_MARK"
-# Not in the format of real keys, because code that redacts those would hide a leak.
+# The marks do not have the format of real keys, because code that redacts those would hide a leak.
 PREFIX, SUFFIX = "retain-canary-", "-5d1c9e-is-told-to-nobody"
 CONTROL = "retain-control-7b20af-is-meant-to-be-found"
 NAMED = re.compile(r'"([A-Z][A-Z0-9_]*_(?:API_KEY|AUTH_TOKEN))"')
@@ -46,7 +46,7 @@ def mark(variable):
 
 def in_base64(text):
     """Return the text in base64, for each alignment of the text to groups of three bytes."""
-    # Without the characters that also encode bytes before and after.
+    # Drop the characters that also encode bytes before and after.
     return [base64.b64encode(b"\0" * shift + text)[4:-4] for shift in range(3)]
 
 

@@ -63,7 +63,7 @@ class Point:
         return {"sessions": sessions, "history": history, "warm": self.warm, "count": count}
 
 
-# As many turns per store as at turn 500, because each window has a fixed cost (a checkpoint).
+# Run as many turns per store as at turn 500, because each window has a fixed cost (a checkpoint).
 TEN = Point("10", 10, 5, google=(5, 3), sessions=4, stores=2)
 FIVE_HUNDRED = Point("500", 500, 20, google=(6, 1), stores=2)
 # The first turn of a session that this process has not seen, so that no cache helps.

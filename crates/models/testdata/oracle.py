@@ -11,7 +11,7 @@ import os
 import sys
 import warnings
 
-# Otherwise LiteLLM would download its table of models.
+# Prevent LiteLLM from downloading its table of models.
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 
 warnings.filterwarnings("ignore")

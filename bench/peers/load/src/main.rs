@@ -40,7 +40,7 @@ struct Window {
 #[derive(Debug, Default, Serialize)]
 struct Done {
     ops: u64,
-    /// From the first request to the last answer.
+    /// The time from the first request to the last answer.
     wall_us: u64,
     /// The sum of all request times.
     busy_us: u64,

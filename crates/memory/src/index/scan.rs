@@ -121,7 +121,7 @@ fn is_unspaced(letter: char) -> bool {
 }
 
 fn is_emoji(letter: char) -> bool {
-    // Without the skin tones (1F3FB to 1F3FF), which only modify the preceding emoji.
+    // Exclude the skin tones (1F3FB to 1F3FF), which only modify the preceding emoji.
     matches!(letter,
         '\u{203C}' | '\u{2049}'
         | '\u{231A}'..='\u{23FF}'

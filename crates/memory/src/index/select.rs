@@ -76,7 +76,7 @@ pub(crate) fn choose(
         if all || selection.is_complete() {
             return selection.finish();
         }
-        // Too many candidates were duplicates or of one session: consider more.
+        // Too many candidates were duplicates or belonged to one session: consider more.
         pool = pool.saturating_mul(8);
     }
 }
@@ -93,7 +93,7 @@ fn best(
     // The scores of all matches are higher than `f32::MIN`.
     let mut least = min_score.max(f32::MIN);
     for (first, scores) in signals.scores.chunks(AT_A_TIME).enumerate() {
-        // No early exit: the compiler uses SIMD for this loop.
+        // Do not exit early, so that the compiler uses SIMD for this loop.
         if !scores.iter().fold(false, |any, it| any | (*it >= least)) {
             continue;
         }

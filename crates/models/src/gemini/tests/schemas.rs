@@ -6,7 +6,7 @@ use crate::gemini::schema::{convert_function_schema, convert_response_schema};
 #[test]
 fn response_schema_is_sent_in_geminis_format() {
     let cases = [
-        // As `schemars` derives it.
+        // A schema that `schemars` derives.
         (
             r##"{"$schema":"https://json-schema.org/draft/2020-12/schema","title":"Trip","type":"object",
                 "properties":{"to":{"$ref":"#/$defs/City","description":"where to"},"days":{"type":["integer","null"],"format":"uint32","minimum":0},
@@ -16,12 +16,12 @@ fn response_schema_is_sent_in_geminis_format() {
                 "days":{"type":"INTEGER","nullable":true,"minimum":0},"kind":{"anyOf":[{"type":"STRING","enum":["Work"]},{"type":"STRING","enum":["Fun"]}]}},
                 "required":["to","kind"],"propertyOrdering":["to","days","kind"]}"#,
         ),
-        // As Pydantic derives it.
+        // A schema that Pydantic derives.
         (
             r##"{"type":"object","properties":{"a":{"anyOf":[{"type":"integer"},{"type":"null"}],"default":null,"title":"A"}}}"##,
             r#"{"type":"OBJECT","properties":{"a":{"type":"INTEGER","nullable":true,"title":"A"}}}"#,
         ),
-        // In Google's own format, with keywords in snake case.
+        // A schema in Google's own format, with keywords in snake case.
         (
             r#"{"type":"ARRAY","items":{"any_of":[{"type":"STRING"},{"type":"NUMBER"}]},"min_items":1,"max_items":3}"#,
             r#"{"type":"ARRAY","items":{"anyOf":[{"type":"STRING"},{"type":"NUMBER"}]},"minItems":1,"maxItems":3}"#,

@@ -202,7 +202,7 @@ const TWO_ANSWERS: Stream = Stream {
     )),
 };
 
-/// Only a finish reason, and unknown fields.
+/// An answer with only a finish reason and unknown fields.
 const EMPTY: Stream = Stream {
     name: "empty",
     bytes: ": hello\n\ndata: {\"candidates\":[{\"finishReason\":\"STOP\",\"newField\":{\"a\":1}}],\"usageMetadata\":{\"totalTokenCount\":1,\"newCount\":2},\"other\":[]}\n\n",

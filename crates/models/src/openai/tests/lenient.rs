@@ -24,13 +24,13 @@ fn calls_of(deltas: &[&str]) -> Vec<String> {
 fn streamed_calls_are_separated_by_index_or_id() {
     let two = ["1 a({})", "2 b({\"x\":1})"];
     let variants: [&[&str]; 6] = [
-        // By index.
+        // Indexes separate the calls.
         &[
             r#"{"tool_calls":[{"index":0,"id":"1","function":{"name":"a","arguments":"{}"}},
                               {"index":1,"id":"2","function":{"name":"b","arguments":"{\"x\""}}]}"#,
             r#"{"tool_calls":[{"index":1,"function":{"arguments":":1}"}}]}"#,
         ],
-        // Without indexes.
+        // The calls have no indexes.
         &[
             r#"{"tool_calls":[{"id":"1","function":{"name":"a","arguments":""}}]}"#,
             r#"{"tool_calls":[{"id":"2","function":{"name":"b","arguments":"{\"x\""}}]}"#,
