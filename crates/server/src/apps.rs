@@ -50,7 +50,7 @@ pub enum AppError {
     },
 }
 
-/// What failed to load: an app, or the list of apps if the name is empty.
+/// Names what failed to load: an app, or the list of apps if the name is empty.
 fn load_subject(app: &str) -> String {
     match app {
         "" => "the list of apps".to_owned(),
@@ -215,7 +215,7 @@ impl Apps {
         self.dev.as_ref()
     }
 
-    /// The folder of an app, if it has one.
+    /// Returns the folder of an app, if it has one.
     pub(crate) fn folder_of(&self, app: &str) -> Option<PathBuf> {
         let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
         let dir = self.dir.as_ref()?;
@@ -263,7 +263,7 @@ impl Apps {
         self
     }
 
-    /// The active runs. Call [`Runs::admit`] before starting one.
+    /// Returns the active runs. Call [`Runs::admit`] before starting one.
     pub fn runs(&self) -> &Runs {
         &self.runs
     }
@@ -292,12 +292,12 @@ impl Apps {
         self
     }
 
-    /// The default app.
+    /// Returns the default app.
     pub fn default_app(&self) -> Option<&str> {
         self.default_app.as_deref()
     }
 
-    /// The sorted names of all apps. Reads the folder.
+    /// Returns the sorted names of all apps. Reads the folder.
     pub fn names(&self) -> Result<Vec<String>, AppError> {
         let mut names: Vec<String> = self.agents.keys().cloned().collect();
         if let Some(dir) = &self.dir {
@@ -309,7 +309,7 @@ impl Apps {
         Ok(names)
     }
 
-    /// The runner of an app. Reads files on first use and on reload.
+    /// Returns the runner of an app. Reads files on first use and on reload.
     pub fn runner(&self, app: &str) -> Result<Runner, AppError> {
         if let Some(runner) = self.ready_runner(app) {
             return Ok(runner);
@@ -332,8 +332,8 @@ impl Apps {
         new
     }
 
-    /// The existing runner of an app, if it runs this agent. Without reloading, the agent never
-    /// changes.
+    /// Returns the existing runner of an app if it runs this agent. Without reloading, the agent
+    /// never changes.
     fn runner_for(&self, runners: &Runners, app: &str, agent: &Arc<dyn Agent>) -> Option<Runner> {
         let runner = runners.by_app.get(app)?;
         let is_current = !self.reloads || Arc::ptr_eq(runner.agent(), agent);
@@ -354,7 +354,7 @@ impl Apps {
         }
     }
 
-    /// The runner of an app, if it can be returned without reading files.
+    /// Returns the runner of an app if this needs no reading of files.
     fn ready_runner(&self, app: &str) -> Option<Runner> {
         let reads = self.reloads && !self.agents.contains_key(app);
         match reads {
@@ -411,7 +411,7 @@ impl Apps {
 }
 
 impl Server {
-    /// The runner of an app. Files are read on a blocking thread.
+    /// Returns the runner of an app. Files are read on a blocking thread.
     pub(crate) async fn runner(self: &Arc<Self>, app: &str) -> Result<Runner, AppError> {
         if let Some(runner) = self.apps.ready_runner(app) {
             return Ok(runner);
@@ -422,7 +422,7 @@ impl Server {
             .unwrap_or_else(|error| Err(task_error(app, &error)))
     }
 
-    /// The sorted names of all apps.
+    /// Returns the sorted names of all apps.
     pub(crate) async fn app_names(self: &Arc<Self>) -> Result<Vec<String>, AppError> {
         let server = Arc::clone(self);
         let read = tokio::task::spawn_blocking(move || server.apps.names());

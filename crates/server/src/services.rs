@@ -53,7 +53,7 @@ impl Services {
         self
     }
 
-    /// The session service as ADK sees it.
+    /// Returns the session service as ADK sees it.
     pub fn session_service(&self) -> Arc<dyn SessionService> {
         Arc::clone(&self.sessions) as Arc<dyn SessionService>
     }
@@ -73,17 +73,17 @@ pub struct Server {
 pub(crate) type Shared = Arc<Server>;
 
 impl Server {
-    /// A server of these apps.
+    /// Creates a server of these apps.
     pub fn new(services: Services, apps: Apps) -> Server {
         Server { services, apps }
     }
 
-    /// All routes, without API keys and with default limits.
+    /// Returns all routes, without API keys and with default limits.
     pub fn router(self: &Arc<Self>) -> Router {
         self.guarded_router(&Arc::new(Guards::default()))
     }
 
-    /// All routes with their guards.
+    /// Returns all routes with their guards.
     pub fn guarded_router(self: &Arc<Self>, guards: &Arc<Guards>) -> Router {
         let router = Server::all_routes().into_router(self);
         adk::with_fallbacks(router.with_state(Arc::clone(self)), self)
@@ -93,7 +93,7 @@ impl Server {
             .layer(from_fn_with_state(Arc::clone(guards), guard_request))
     }
 
-    /// All routes with their access rules.
+    /// Returns all routes with their access rules.
     pub fn routes() -> Vec<RouteInfo> {
         Server::all_routes().list()
     }

@@ -106,7 +106,7 @@ impl Database {
         Ok(SqliteStore::backup_file(SqliteOptions::from_uri(uri)?, file).await?)
     }
 
-    /// The store, for its schema.
+    /// Returns the store, to check and upgrade its schema.
     pub(crate) fn store(&self) -> &dyn TransferStore {
         match self {
             Database::Sqlite(sessions) => sessions.store(),
@@ -124,7 +124,7 @@ impl Database {
         is_sqlite(uri)
     }
 
-    /// The sessions.
+    /// Returns the sessions.
     pub(crate) fn sessions(&self) -> Arc<dyn SessionLog> {
         match self {
             Database::Sqlite(sessions) => Arc::new(sessions.clone()),
@@ -133,7 +133,7 @@ impl Database {
         }
     }
 
-    /// The memories, with semantic search if there is an embedder.
+    /// Returns the memories, with semantic search if there is an embedder.
     pub(crate) fn memory(&self, embedder: Option<&Arc<dyn Embedder>>) -> Arc<dyn LongTermMemory> {
         match self {
             Database::Sqlite(sessions) => memory_service(sessions.store().memory(), embedder),
@@ -142,7 +142,7 @@ impl Database {
         }
     }
 
-    /// The artifacts.
+    /// Returns the artifacts.
     pub(crate) fn artifacts(&self) -> Arc<dyn ArtifactService> {
         match self {
             Database::Sqlite(sessions) => {
@@ -155,7 +155,7 @@ impl Database {
         }
     }
 
-    /// The API keys of a server.
+    /// Returns the API keys of a server.
     pub(crate) fn keys(&self) -> Arc<dyn KeyStore> {
         match self {
             Database::Sqlite(sessions) => Arc::new(sessions.store().keys()),
@@ -164,7 +164,7 @@ impl Database {
         }
     }
 
-    /// `uri` without its password, for display.
+    /// Returns `uri` without its password, for display.
     pub(crate) fn display_uri(&self, uri: &str) -> String {
         match self {
             Database::Sqlite(_) => uri.to_owned(),
@@ -187,13 +187,14 @@ pub(crate) fn check_supported(uri: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The error for an unsupported URI. It shows only the scheme, because the rest may hold a password.
+/// Returns the error for an unsupported URI. It shows only the scheme, because the rest may hold a
+/// password.
 pub(crate) fn unsupported_uri(uri: &str, known: &str) -> String {
     let shown = uri.split_once(':').map_or(uri, |(scheme, _)| scheme);
     format!("unsupported store URI {shown:?}; expected one of {known}")
 }
 
-/// The memory service with its embedder, if there is one.
+/// Returns the memory service with its embedder, if there is one.
 pub(crate) fn memory_service<S: MemoryStore>(
     store: S,
     embedder: Option<&Arc<dyn Embedder>>,

@@ -58,7 +58,7 @@ impl Fixture {
         }
     }
 
-    /// A copy of the database, alone in a folder.
+    /// Copies the database to a folder of its own.
     fn copy(&self) -> (tempfile::TempDir, PathBuf) {
         let folder = retain_testkit::scratch::folder();
         let file = folder.path().join("s.db");
@@ -67,7 +67,7 @@ impl Fixture {
         (folder, file)
     }
 
-    /// Every command except `serve`, with arguments that make it print, and its standard input.
+    /// Returns every command except `serve`, with arguments that make it print, and its input.
     fn commands(&self) -> Vec<(&'static str, String, &[u8])> {
         let ada = "--store STORE --app app --user ada";
         let event = br#"{"author":"user","content":{"parts":[{"text":"hi"}]}}"#;
@@ -155,8 +155,7 @@ fn assert_quiet(name: &str, message: &str) {
     }
 }
 
-/// The names of all commands in the help. The name of a nested command has two words: `keys
-/// create`.
+/// Reads the names of all commands from the help. A nested command has two words: `keys create`.
 fn known_commands(parent: &str) -> BTreeSet<String> {
     let folder = retain_testkit::scratch::folder();
     let mut help = retain(folder.path());

@@ -125,7 +125,7 @@ async fn retrying_process_never_acknowledges_a_lost_event_after_an_io_error() {
     assert!(failed > 0, "the test proves nothing: no call failed");
 }
 
-/// A fault of every Nth write or sync, rare enough that appends succeed in between.
+/// Returns a fault of every Nth write or sync, rare enough that appends succeed in between.
 fn random_repeated_fault(random: &mut Random) -> String {
     let fault = FAULTS[random.below(4) as usize];
     let rest = if fault.starts_with("pwrite64") { 40 } else { 3 };
@@ -181,7 +181,7 @@ async fn append_with_retries(
     }
 }
 
-/// A fault of the n-th call of a thread, and sometimes of all its later calls.
+/// Returns a fault of the n-th call of a thread, and sometimes of all its later calls.
 fn random_fault(random: &mut Random) -> String {
     let fault = FAULTS[random.below(FAULTS.len() as u64) as usize];
     let most = if fault.starts_with("pwrite64") { 40 } else { 4 };

@@ -60,7 +60,7 @@ impl Ledger {
         }
     }
 
-    /// The next `count` unacknowledged events: first those sent before, then new ones.
+    /// Returns the next `count` unacknowledged events: first those sent before, then new ones.
     pub(crate) fn outbox(&mut self, count: usize) -> &[Arc<Event>] {
         let first = self.acknowledged.len();
         while self.sent.len() < first + count {
@@ -108,7 +108,7 @@ impl Ledger {
         line.contains(&format!("\"{}-", self.key.id))
     }
 
-    /// Number of stored events whose acknowledgement never arrived.
+    /// Counts the stored events whose acknowledgement never arrived.
     pub(crate) async fn lost_acknowledgements(&self, sessions: &SqliteSessionService) -> usize {
         let session = sessions.read(&self.key, Window::NONE).await.unwrap();
         let stored = session.map_or(0, |session| session.position as usize);
@@ -172,8 +172,8 @@ impl Ledger {
     }
 }
 
-/// The state must equal the fold of the events. Other sessions share `app:` and `user:` state with
-/// this one, but use other keys.
+/// Checks that the state equals the fold of the events. Other sessions share `app:` and `user:`
+/// state with this one, but use other keys.
 fn compare_state(session: &Session, faults: &mut Vec<Fault>) {
     let mut expected = State::new();
     for event in &session.events {
@@ -219,7 +219,7 @@ pub(crate) async fn compare_open(
     faults
 }
 
-/// An error with its causes.
+/// Formats an error with its causes.
 pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -230,8 +230,8 @@ pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The event with this number. It sets a counter, one of 64 state keys, so that the state stays
-/// small, and shared state keys. Some bodies are larger than a database page.
+/// Creates the event with this number. It sets a counter, one of 64 other state keys, so that the
+/// state stays small, and shared state keys. Some bodies are larger than a database page.
 fn event(session: &str, number: usize) -> Event {
     let words = if number % 16 == 5 {
         800

@@ -29,7 +29,7 @@ mod replicas;
 mod serve;
 mod upgrade;
 
-/// The seed of a random test: a fixed one, or that of `RETAIN_SEED`.
+/// Returns the seed of a random test: `RETAIN_SEED`, or else `default`.
 fn seed(test: &str, default: u64) -> u64 {
     let given = std::env::var("RETAIN_SEED").ok();
     let seed = given.map_or(default, |text| {
@@ -39,7 +39,7 @@ fn seed(test: &str, default: u64) -> u64 {
     seed
 }
 
-/// The number of repetitions: `usually`, or `long` if `RETAIN_LONG` is set.
+/// Returns the number of repetitions: `usually`, or `long` if `RETAIN_LONG` is set.
 fn times(usually: usize, long: usize) -> usize {
     match std::env::var_os("RETAIN_LONG") {
         Some(_) => long,

@@ -22,7 +22,7 @@ fn memory(file: &Path, arguments: &[&str]) -> Result<String, String> {
     }
 }
 
-/// Two sessions of Ada that are not ingested yet, and one of another user.
+/// Stores two sessions of Ada that are not ingested yet, and one of another user.
 async fn sessions(file: &Path) -> SqliteSessionService {
     let sessions = SqliteSessionService::connect(&uri(file)).await.unwrap();
     let messages = [

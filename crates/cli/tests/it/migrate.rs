@@ -169,7 +169,7 @@ async fn kill_when(child: &mut Child, condition: impl Fn() -> bool) {
     child.kill().unwrap();
 }
 
-/// The bytes of a database file and its write-ahead log.
+/// Returns the bytes of a database file and its write-ahead log.
 fn size_of_database(file: &Path) -> u64 {
     let log = file.with_extension("db-wal");
     let size = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());

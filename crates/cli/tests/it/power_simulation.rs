@@ -142,7 +142,7 @@ impl PowerSimulation {
         compare(&image, &self.ledgers).await
     }
 
-    /// The recorded moments.
+    /// Returns the recorded moments.
     pub(crate) fn moments(&self) -> &[Moment] {
         &self.moments
     }

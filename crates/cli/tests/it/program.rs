@@ -19,7 +19,7 @@ use crate::ledger::Ledger;
 /// The program under test.
 pub(crate) const RETAIN: &str = env!("CARGO_BIN_EXE_retain");
 
-/// The URI of the database at `path`.
+/// Returns the URI of the database at `path`.
 pub(crate) fn uri(path: &Path) -> String {
     format!("sqlite:///{}", path.display())
 }

@@ -78,7 +78,7 @@ fn fixtures(kind: &str, extension: &str) -> Vec<PathBuf> {
     files
 }
 
-/// What the program that wrote the fixture has exported.
+/// Reads what the program that wrote the fixture exported.
 fn expected_export(fixture: &Path) -> String {
     fs::read_to_string(fixture.with_extension("export.jsonl")).unwrap()
 }
@@ -109,7 +109,7 @@ fn upgrade_and_compare(store: &Store<'_>, fixture: &Path) {
     assert_eq!(run(&["check"], ""), "no corruption found\n");
 }
 
-/// The schema version in the name of a fixture.
+/// Reads the schema version from the name of a fixture.
 fn version(fixture: &Path) -> u32 {
     let name = fixture.file_stem().unwrap().to_str().unwrap();
     name.rsplit_once('-').unwrap().1.parse().unwrap()
@@ -214,7 +214,7 @@ mod postgres {
 
     use super::*;
 
-    /// A database with the rows of a fixture.
+    /// Creates a database with the rows of a fixture.
     async fn restore(fixture: &Path) -> TestDatabase {
         let database = TestDatabase::new().await;
         let dump = fs::read_to_string(fixture).unwrap();

@@ -28,7 +28,7 @@ impl Fold {
         fold
     }
 
-    /// The session's own state after the last step.
+    /// Returns the session's own state after the last step.
     pub(super) fn state(&self) -> &JsonMap {
         &self.state
     }

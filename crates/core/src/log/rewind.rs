@@ -296,7 +296,8 @@ impl<S: SessionStore> StoreSessionService<S> {
         Ok(state.session)
     }
 
-    /// The session's own state before the first event of the invocation, if the log has one.
+    /// Returns the session's own state before the first event of the invocation, if the log has
+    /// one.
     async fn state_before(&self, key: &SessionKey, invocation: &str) -> Result<Option<JsonMap>> {
         match find_invocation_start(&*self.store, key, invocation).await? {
             Some(first) => self.own_state_at(key, first - 1).await.map(Some),
@@ -310,7 +311,7 @@ fn is_position_conflict(error: &SessionError) -> bool {
     matches!(error, SessionError::Conflict { conflict, .. } if position(conflict))
 }
 
-/// The delta as ADK writes it: keys that differ, then `null` for keys that did not exist.
+/// Returns the delta as ADK writes it: keys that differ, then `null` for keys that did not exist.
 fn adk_delta(current: &JsonMap, target: &JsonMap) -> StateDelta {
     let mut delta = StateDelta::new();
     for (key, value) in target {

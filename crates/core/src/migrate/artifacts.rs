@@ -249,7 +249,7 @@ impl Artifacts {
     }
 }
 
-/// The target numbers versions consecutively, so a list with gaps cannot be copied.
+/// Rejects versions with gaps, because the target numbers versions consecutively.
 fn check_dense(pair: &ArtifactPair, versions: &[ArtifactVersion]) -> Result<()> {
     let missing = (0..)
         .zip(versions)

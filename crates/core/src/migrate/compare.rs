@@ -18,7 +18,7 @@ pub(super) struct RecordField {
 }
 
 impl RecordField {
-    /// A field with private text, which no error shows.
+    /// Creates a field with private text, which no error shows.
     pub(super) fn new(name: impl Into<String>, text: impl Into<String>) -> RecordField {
         RecordField {
             name: name.into(),
@@ -27,7 +27,7 @@ impl RecordField {
         }
     }
 
-    /// A field with a number or a time, which errors may show.
+    /// Creates a field with a number or a time, which errors may show.
     pub(super) fn plain(name: impl Into<String>, value: impl ToString) -> RecordField {
         RecordField {
             name: name.into(),
@@ -36,7 +36,7 @@ impl RecordField {
         }
     }
 
-    /// A field with the keys and values of a map, whose order does not matter.
+    /// Creates a field with the keys and values of a map, whose order does not matter.
     pub(super) fn of_keys(name: impl Into<String>, keys: &JsonMap) -> Result<RecordField> {
         let name = name.into();
         let mut sorted: Vec<_> = keys.iter().collect();
@@ -52,7 +52,7 @@ impl RecordField {
     }
 }
 
-/// A map as JSON; `what` names it in errors.
+/// Encodes a map as JSON; `what` names it in errors.
 pub(super) fn json_text(what: &str, map: &JsonMap) -> Result<String> {
     Json::from(map.clone()).to_json().map_err(failed(what))
 }
@@ -96,7 +96,7 @@ impl HashPair {
         Some(format!("{} is in the {side} only", first.name))
     }
 
-    /// The hashes of source and target.
+    /// Returns the hashes of source and target.
     pub(super) fn digests(self) -> (String, String) {
         (hex(&self.from.finalize()), hex(&self.to.finalize()))
     }
@@ -110,7 +110,7 @@ fn hash_field(hash: &mut Sha256, field: &RecordField) {
     }
 }
 
-/// The hash of `bytes`, in hexadecimal.
+/// Returns the hash of `bytes`, in hexadecimal.
 pub(super) fn digest_of(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }

@@ -56,7 +56,7 @@ impl Memories {
         })
     }
 
-    /// The statistics of one side, including expired memories that were not deleted yet.
+    /// Returns the statistics of one side, including expired memories that were not deleted yet.
     async fn statistics(&self, side: Side, scope: &MemoryScope) -> Result<MemoryStatistics> {
         let counted = self.stores.at(side).statistics(scope, i64::MIN).await;
         counted.map_err(failed(name_of(scope)))

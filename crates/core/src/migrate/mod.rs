@@ -71,7 +71,7 @@ enum Side {
 /// The steps of a migration for one kind of data.
 #[async_trait]
 trait Section: fmt::Debug + Send + Sync {
-    /// The name of this kind of data, in plural.
+    /// Returns the plural name of this kind of data.
     fn name(&self) -> &'static str;
 
     /// Counts the data of one side.

@@ -32,7 +32,7 @@ pub struct MigrationCounts {
 }
 
 impl MigrationCounts {
-    /// The sum of all counts, which is the number of steps.
+    /// Returns the sum of all counts, which is the number of steps.
     pub fn total(&self) -> u64 {
         let MigrationCounts {
             sessions,

@@ -196,7 +196,7 @@ impl Views {
         }
     }
 
-    /// Number of views and their approximate size in bytes.
+    /// Returns the number of views and their approximate size in bytes.
     pub(super) fn size(&self) -> (usize, usize) {
         let cached = self.cached();
         let bytes = cached

@@ -202,12 +202,12 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         self
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &S {
         &self.store
     }
 
-    /// Number of cached indexes and their approximate size in bytes.
+    /// Returns the number of cached indexes and their approximate size in bytes.
     pub fn cache_size(&self) -> (usize, usize) {
         self.views.size()
     }
@@ -440,7 +440,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// If `result` is a limit error, delete expired memories. Returns whether a retry may succeed.
+    /// Deletes expired memories if `result` is a limit error. Returns whether a retry may succeed.
     async fn has_freed_space<T>(&self, result: &Result<T, MemoryError>) -> bool {
         if !matches!(result, Err(MemoryError::LimitExceeded { .. })) {
             return false;

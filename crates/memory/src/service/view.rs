@@ -153,12 +153,12 @@ impl View {
         self.metadata_bytes -= removed.metadata_bytes;
     }
 
-    /// Number of entries without an embedding.
+    /// Returns the number of entries without an embedding.
     pub(super) fn unembedded(&self) -> usize {
         self.unembedded
     }
 
-    /// The highest sequence number so far.
+    /// Returns the highest sequence number so far.
     pub(super) fn newest(&self) -> u64 {
         self.newest
     }
@@ -167,7 +167,7 @@ impl View {
         self.index.len()
     }
 
-    /// Approximate size in bytes.
+    /// Returns the approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.index.bytes() + self.fields.len() * FIELDS_BYTES + self.metadata_bytes
     }

@@ -56,7 +56,7 @@ pub(super) async fn with_vectors(
     }
 }
 
-/// The stored vector of a memory, if this table produced it.
+/// Returns the stored vector of a memory, if this table produced it.
 pub(super) fn stored(record: &MemoryRecord, table: WordVectors) -> Option<Vec<i8>> {
     let vector = record.vectors.fixed.as_ref()?;
     let is_current = vector.model == table?.id();

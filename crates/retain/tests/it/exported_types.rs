@@ -57,7 +57,7 @@ fn exported_items_name_only_exported_types() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-/// The public types that `retain` exports, alone or with their module.
+/// Returns the public types that `retain` exports, alone or with their module.
 fn exported_types(public: &BTreeMap<PublicType, PathBuf>) -> BTreeSet<PublicType> {
     let mut exported = BTreeSet::new();
     for file in rust_files(source_dir()) {
@@ -84,7 +84,7 @@ fn exported_types(public: &BTreeMap<PublicType, PathBuf>) -> BTreeSet<PublicType
     exported
 }
 
-/// The type to which a line such as `pub type A = b::C<D>;` gives another name.
+/// Returns the type to which a line such as `pub type A = b::C<D>;` gives another name.
 fn aliased_path(line: &str) -> Option<&str> {
     let (_, path) = line.strip_prefix("pub type ")?.rsplit_once(" = ")?;
     path.split(['<', ';']).next()
@@ -125,7 +125,7 @@ fn read_items(file: &Path) -> Vec<Item> {
     items
 }
 
-/// The kind and the name of the item that starts on a line.
+/// Returns the kind and the name of the item that starts on a line.
 fn item_head(line: &str) -> Option<(&'static str, &str)> {
     // An alias can be written out, so users do not need its name.
     let kinds = ["trait", "struct", "enum"];
@@ -142,7 +142,7 @@ fn item_head(line: &str) -> Option<(&'static str, &str)> {
     Some((kind, &rest[..end]))
 }
 
-/// The lines of an item's body that users see: signatures, public fields, all variants.
+/// Returns the lines of an item's body that users see: signatures, public fields, all variants.
 fn public_lines<'a>(kind: &str, body: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut in_signature = false;
     let is_public = |line: &&str| {
@@ -180,7 +180,7 @@ fn crate_dir(name: &str) -> PathBuf {
     crates.join(name).join("src")
 }
 
-/// All Rust files below a folder.
+/// Returns all Rust files below a folder.
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {

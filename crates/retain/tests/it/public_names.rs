@@ -50,7 +50,7 @@ fn source(file: &str) -> String {
     fs::read_to_string(source_dir().join(file)).unwrap()
 }
 
-/// The full path of each item that a source file exports with `pub use`.
+/// Returns the full path of each item that a source file exports with `pub use`.
 pub(crate) fn exported_paths(source: &str) -> Vec<String> {
     let mut paths = Vec::new();
     let mut rest = source;

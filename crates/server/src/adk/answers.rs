@@ -8,7 +8,7 @@ use retain_core::{Event, Json, JsonMap, Session, State};
 
 use super::{errors::AdkError, redact};
 
-/// A JSON response with the content type that FastAPI uses.
+/// Creates a JSON response with the content type that FastAPI uses.
 pub(super) fn json_response(text: String) -> Response {
     let mut response = text.into_response();
     let json = HeaderValue::from_static("application/json");
@@ -16,12 +16,12 @@ pub(super) fn json_response(text: String) -> Response {
     response
 }
 
-/// The response of a route without a result.
+/// Returns the response of a route without a result.
 pub(super) fn null_response() -> Response {
     json_response("null".to_owned())
 }
 
-/// The JSON of an event, without internal metadata and secrets.
+/// Encodes an event as JSON, without internal metadata and secrets.
 pub(super) fn event_text(event: &Event) -> Result<String, AdkError> {
     let text = match redact::has_internal_metadata(event) {
         true => redact::without_internal_metadata(event).to_json(),
@@ -35,7 +35,7 @@ pub(super) fn event_text(event: &Event) -> Result<String, AdkError> {
     Ok(redact::redacted(text))
 }
 
-/// The JSON of a list of events.
+/// Encodes a list of events as JSON.
 pub(super) fn events_text<'a>(
     events: impl IntoIterator<Item = &'a Event>,
 ) -> Result<String, AdkError> {
@@ -50,7 +50,7 @@ pub(super) fn events_text<'a>(
     Ok(text)
 }
 
-/// The JSON of a session with its loaded events.
+/// Encodes a session with its loaded events as JSON.
 pub(super) fn session_text(session: &Session) -> Result<String, AdkError> {
     session_object(
         [&session.id, &session.app_name, &session.user_id],

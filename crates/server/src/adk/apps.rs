@@ -26,8 +26,8 @@ pub(super) fn routes(routes: Routes) -> Routes {
         .add(Method::GET, "/apps/{app}/app-info", anybody, app_info)
 }
 
-/// `version` is google-adk's, because clients derive the available features from it;
-/// `language_version` is Retain's.
+/// Returns google-adk's version as `version`, because clients derive the available features from
+/// it, and Retain's as `language_version`.
 async fn version() -> Response {
     let body = JsonMap::from([
         ("version", ADK_VERSION),
@@ -73,7 +73,7 @@ async fn list_apps(
     Ok(json_response(Json::from(body).to_string()))
 }
 
-/// The description of an app in a list, without its agents.
+/// Describes an app in a list, without its agents.
 fn outline(name: &str, root: &dyn Agent, language: &str) -> JsonMap {
     JsonMap::from([
         ("name", Json::from(name)),
@@ -85,7 +85,8 @@ fn outline(name: &str, root: &dyn Agent, language: &str) -> JsonMap {
     ])
 }
 
-/// The description of an app. A user-bound API key does not see the instructions of its agents.
+/// Describes an app. A caller with a user-bound API key does not see the instructions of its
+/// agents.
 async fn app_info(
     Shares(server): Shares<Shared>,
     Path(app): Path<String>,
@@ -134,7 +135,7 @@ fn add_agent(agent: &LlmAgent, is_bound: bool, agents: &mut JsonMap) {
     agents.insert(agent.name(), info);
 }
 
-/// The declarations of the tools. Toolsets are resolved in a run and are not listed.
+/// Returns the declarations of the tools. Toolsets are resolved in a run and are not listed.
 fn tools(agent: &LlmAgent) -> Vec<Json> {
     let declared = agent.tools().iter().filter_map(|source| match source {
         ToolSource::Tool(tool) => tool.declaration(),

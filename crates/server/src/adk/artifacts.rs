@@ -183,7 +183,7 @@ impl From<i128> for RequestedVersion {
     }
 }
 
-/// A version in a path: `latest`, or a number as Python's `int` reads it.
+/// Reads a version in a path: `latest`, or a number as Python's `int` reads it.
 fn read_version(text: &str) -> Result<RequestedVersion, AdkError> {
     if text == "latest" {
         return Ok(RequestedVersion::Latest);

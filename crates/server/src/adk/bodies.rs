@@ -110,7 +110,7 @@ fn missing() -> AdkError {
     }])
 }
 
-/// The error for a value that passed validation but that `retain_core` cannot parse.
+/// Returns the error for a value that passed validation but that `retain_core` cannot parse.
 fn unreadable(place: &[Json], value: &Json, error: &JsonError) -> AdkError {
     AdkError::Invalid(vec![Problem {
         kind: "value_error",
@@ -126,7 +126,7 @@ impl Body {
         self.0.get(name)?.as_str().map(str::to_owned)
     }
 
-    /// A string field that ADK's table requires, so that a validated body has it.
+    /// Reads a string field that ADK's table requires, so that a validated body has it.
     pub(super) fn required_text(&self, name: &str) -> Result<String, AdkError> {
         let missing =
             || AdkError::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{name} required"));
@@ -141,13 +141,13 @@ impl Body {
         self.0.get(name)?.as_object().cloned()
     }
 
-    /// The keys of a map in the body.
+    /// Returns the keys of a map in the body.
     pub(super) fn keys(&self, name: &str) -> impl Iterator<Item = &str> {
         let map = self.0.get(name).and_then(Json::as_object);
         map.into_iter().flat_map(JsonMap::keys)
     }
 
-    /// The whole object, for a body with arbitrary fields.
+    /// Returns the whole object of a body with arbitrary fields.
     pub(super) fn into_map(self) -> JsonMap {
         self.0
     }

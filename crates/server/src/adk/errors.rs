@@ -42,7 +42,7 @@ impl AdkError {
         AdkError::new(StatusCode::NOT_FOUND, detail)
     }
 
-    /// A bare 500. The log has the reason.
+    /// Returns a bare 500 and logs the reason.
     pub(crate) fn internal(error: &(dyn std::error::Error + 'static)) -> AdkError {
         log_failure(error, "a request failed");
         AdkError::Internal
@@ -151,7 +151,7 @@ impl From<MemoryError> for AdkError {
 }
 
 impl From<RunError> for AdkError {
-    /// The error of a run that failed before its response started.
+    /// Converts the error of a run that failed before its response started.
     fn from(error: RunError) -> AdkError {
         use RunError as E;
         match error {

@@ -11,7 +11,7 @@ pub(super) fn has_internal_metadata(event: &Event) -> bool {
     metadata.is_some_and(|metadata| metadata.keys().any(|key| key.starts_with(INTERNAL_PREFIX)))
 }
 
-/// The event without internal metadata.
+/// Returns the event without internal metadata.
 pub(super) fn without_internal_metadata(event: &Event) -> Event {
     let mut event = event.clone();
     let metadata = event.response.custom_metadata.take();

@@ -59,13 +59,13 @@ async fn run_sse(Shares(server): Shares<Shared>, request: Request) -> Result<Res
     Ok(sse::response(run, permit, key, splits_artifacts))
 }
 
-/// The named app, or the default one.
+/// Returns the named app, or the default one.
 pub(super) fn app_name(server: &Shared, named: Option<String>) -> Option<String> {
     let named = named.filter(|app| !app.is_empty());
     named.or_else(|| server.apps.default_app().map(str::to_owned))
 }
 
-/// The runner of an app.
+/// Returns the runner of an app.
 pub(super) async fn runner(server: &Shared, app: &str) -> Result<Runner, AdkError> {
     if app.starts_with("__") {
         return Err(AdkError::new(
@@ -132,8 +132,8 @@ impl RunInput {
     }
 }
 
-/// The error for a request with neither a message nor a run to resume. As in ADK, a missing session
-/// is reported first.
+/// Returns the error for a request with neither a message nor a run to resume. As in ADK, a missing
+/// session is reported first.
 async fn missing_input_error(runner: &Runner, user: &str, session: &str) -> AdkError {
     let none = retain_core::GetSessionConfig {
         num_recent_events: Some(0),

@@ -60,7 +60,7 @@ pub(super) fn list_text(
     Ok(out)
 }
 
-/// The encoded `app:` and `user:` keys, which all sessions of the user share.
+/// Encodes the `app:` and `user:` state, which all sessions of the user share.
 fn shared_state(app: &str, user: &str, sessions: &EncodedSessions) -> Result<String, SessionError> {
     let mut text = StateText::default();
     let scopes: [(StateScope, &JsonMap); 2] = [
@@ -78,7 +78,7 @@ fn shared_state(app: &str, user: &str, sessions: &EncodedSessions) -> Result<Str
     Ok(text.into())
 }
 
-/// The JSON between a session's id and the first key of its state.
+/// Returns the JSON between a session's id and the first key of its state.
 fn owner_text(app: &str, user: &str) -> String {
     let mut text = String::from(r#","appName":"#);
     Json::append_str(&mut text, app);

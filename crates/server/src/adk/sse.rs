@@ -21,7 +21,7 @@ use crate::guard::{KeyStatus, KeyWatch, RunPermit};
 /// Send a heartbeat after this long without an event, so that proxies keep the connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// The response that streams a run.
+/// Creates the response that streams a run.
 pub(super) fn response(
     run: RunStream,
     permit: RunPermit,
@@ -123,14 +123,14 @@ fn frame(event: &Event) -> Result<Bytes, AdkError> {
 const UNWRITABLE: &[u8] =
     b"data: {\"error\": \"an event cannot be written as JSON; the run was interrupted\"}\n\n";
 
-/// The last frame of a run whose API key is no longer valid.
+/// Returns the last frame of a run whose API key is no longer valid.
 fn interrupted_frame(reason: &str) -> Bytes {
     let message = format!("{reason}; the run was interrupted");
     let body = JsonMap::from([("error", Json::from(message))]);
     Bytes::from(format!("data: {}\n\n", python_json_ascii(&body.into())))
 }
 
-/// The last frame of a run that failed after its response started.
+/// Returns the last frame of a run that failed after its response started.
 fn failure_frame(error: &RunError) -> Bytes {
     // Errors of models and tools may quote users, so details are logged only at debug level.
     tracing::error!(kind = error_kind(error), code = ?error.code(), "a run failed");

@@ -53,7 +53,7 @@ pub(super) struct Checker {
 }
 
 impl Checker {
-    /// A checker of the value at `root`, e.g. `body`.
+    /// Creates a checker of the value at `root`, e.g. `body`.
     pub(super) fn new(root: &str) -> Checker {
         Checker {
             loc: vec![root.into()],
@@ -334,7 +334,7 @@ impl Checker {
     }
 }
 
-/// The value itself if it is small, or else its beginning or its number of elements.
+/// Returns the value itself if it is small, or else its beginning or its number of elements.
 fn shorten(input: &Json) -> Json {
     if fits(input, &mut { INPUT_MAX }) {
         return input.clone();
@@ -397,7 +397,7 @@ fn python_name(value: &ValueType) -> String {
     }
 }
 
-/// A boolean as pydantic reads it.
+/// Reads a boolean as pydantic does.
 pub(super) fn read_bool(value: &Json) -> Option<bool> {
     match value {
         Json::Bool(value) => Some(*value),
@@ -424,7 +424,7 @@ fn may_be_bool(value: &Json) -> bool {
     }
 }
 
-/// An integer as pydantic reads it: spaces around it, a sign, `_` between digits and `.0` are
+/// Reads an integer as pydantic does: spaces around it, a sign, `_` between digits and `.0` are
 /// allowed.
 fn read_integer(text: &str) -> Option<Json> {
     let text = text.trim();
@@ -447,7 +447,7 @@ fn read_integer(text: &str) -> Option<Json> {
     Json::parse(&format!("{sign}{digits}")).ok()
 }
 
-/// The number if it is an integer; `2.0` counts as `2`.
+/// Returns the number if it is an integer; `2.0` counts as `2`.
 fn integral(number: &Number) -> Option<Json> {
     let text = Json::from(number.clone()).to_string();
     let is_integer = text.bytes().all(|b| b.is_ascii_digit() || b == b'-');

@@ -52,7 +52,7 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<JsonBody<T>, Problem> {
     read.map(JsonBody).map_err(Problem::invalid_body)
 }
 
-/// The media type of a body, in lower case and without parameters.
+/// Returns the media type of a body, in lower case and without parameters.
 pub(super) fn media_type(headers: &HeaderMap) -> String {
     let value = headers.get(header::CONTENT_TYPE);
     let value = value.and_then(|value| value.to_str().ok()).unwrap_or("");
@@ -60,7 +60,7 @@ pub(super) fn media_type(headers: &HeaderMap) -> String {
     essence.trim().to_ascii_lowercase()
 }
 
-/// The error for a body with the content type `found` where `expected` is required.
+/// Returns the error for a body with the content type `found` where `expected` is required.
 pub(super) fn unsupported_media_type(found: &str, expected: &str) -> Problem {
     let detail = format!("unsupported content type {found:?}; expected {expected:?}");
     let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;

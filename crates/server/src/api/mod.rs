@@ -71,7 +71,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
     api(routes).routes
 }
 
-/// The descriptions of all routes of this API.
+/// Returns the descriptions of all routes of this API.
 fn operations() -> Vec<(Operation, Access)> {
     api(Routes::default()).operations
 }

@@ -18,7 +18,7 @@ pub(super) struct Body {
 }
 
 impl Body {
-    /// JSON described by a type.
+    /// Describes a JSON body by the schema of a type.
     pub(super) fn json<T: JsonSchema>() -> Body {
         Body {
             media_type: "application/json",
@@ -26,7 +26,7 @@ impl Body {
         }
     }
 
-    /// A stream of text.
+    /// Describes a body that is a stream of text.
     pub(super) const fn stream(media_type: &'static str) -> Body {
         Body {
             media_type,

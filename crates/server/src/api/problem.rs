@@ -36,31 +36,31 @@ impl Problem {
         }
     }
 
-    /// The error for a body that does not fit the route.
+    /// Returns the error for a body that does not fit the route.
     pub(super) fn invalid_body(detail: impl ToString) -> Problem {
         Problem::new(StatusCode::BAD_REQUEST, "invalid_body", detail)
     }
 
-    /// The error for an invalid query parameter or header.
+    /// Returns the error for an invalid query parameter or header.
     pub(super) fn invalid_parameter(name: &str, reason: impl std::fmt::Display) -> Problem {
         let detail = format!("parameter {name:?} {reason}");
         Problem::new(StatusCode::BAD_REQUEST, "invalid_parameter", detail).with("parameter", name)
     }
 
-    /// The error for something that does not exist.
+    /// Returns the error for something that does not exist.
     pub(super) fn not_found(code: &'static str, detail: impl ToString) -> Problem {
         Problem::new(StatusCode::NOT_FOUND, code, detail)
     }
 
-    /// The error for a variant without a status of its own. Its text is logged and not returned. A
-    /// test asserts that all current variants have a status.
+    /// Returns the error for a variant without a status of its own. Its text is logged and not
+    /// returned. A test asserts that all current variants have a status.
     fn unmapped(error: &(dyn std::error::Error + 'static)) -> Problem {
         log_cause(error);
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         Problem::new(status, "internal", "internal error; see the server's log")
     }
 
-    /// The error for something that the services of this server do not support.
+    /// Returns the error for something that the services of this server do not support.
     pub(super) fn unsupported(detail: impl ToString) -> Problem {
         Problem::new(StatusCode::NOT_IMPLEMENTED, "unsupported", detail)
     }
@@ -253,12 +253,12 @@ impl From<ArtifactError> for Problem {
     }
 }
 
-/// The problem for a request that a guard rejected.
+/// Returns the problem for a request that a guard rejected.
 pub(crate) fn refusal(status: StatusCode, detail: &str) -> Response {
     Problem::new(status, code_of(status), detail).into_response()
 }
 
-/// The code of a rejection that has only a status.
+/// Returns the code of a rejection that has only a status.
 fn code_of(status: StatusCode) -> &'static str {
     match status {
         StatusCode::UNAUTHORIZED => "unauthorized",

@@ -116,7 +116,7 @@ impl LoggedEvent {
     }
 }
 
-/// The events of a session with their positions.
+/// Returns the events of a session with their positions.
 pub(super) fn logged_events(session: &Session) -> Vec<LoggedEvent> {
     let events = (0..session.events.len()).filter_map(|at| {
         let position = session.events.position(at)?;

@@ -83,7 +83,7 @@ async fn tail(
     Ok((headers, Body::from_stream(frames(events, key, HEARTBEAT))).into_response())
 }
 
-/// The problem that ends a stream, unless its API key is still valid.
+/// Returns the problem that ends a stream, unless its API key is still valid.
 fn key_problem(status: KeyStatus) -> Option<Problem> {
     match status {
         KeyStatus::Valid => None,

@@ -32,8 +32,8 @@ impl Default for Conformance {
 }
 
 impl Conformance {
-    /// The plugin that starts and ends replays and returns the recorded results of tools. Every app
-    /// needs it.
+    /// Returns the plugin that starts and ends replays and returns the recorded results of tools.
+    /// Every app needs it.
     pub fn plugin(&self) -> Arc<dyn Plugin> {
         self.0.plugin()
     }
@@ -45,7 +45,7 @@ impl Conformance {
         registry.with_model_resolver(move |_, name| Ok(replay.model(name, models.model(name).ok())))
     }
 
-    /// A model with this name. Runs that are not replayed use `otherwise`.
+    /// Creates a model with this name. Runs that are not replayed use `otherwise`.
     pub fn model(&self, name: &str, otherwise: Option<Arc<dyn Model>>) -> Arc<dyn Model> {
         self.0.model(name, otherwise)
     }
@@ -69,7 +69,7 @@ impl Scripts for RecordingFiles {
     }
 }
 
-/// The file and the message to replay.
+/// Returns the file and the message to replay.
 fn requested_replay(state: &State) -> Result<Option<(PathBuf, i64)>, BoxError> {
     let Some(config) = state.get(CONFIG).filter(|config| !config.is_null()) else {
         return Ok(None);

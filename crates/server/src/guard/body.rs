@@ -20,7 +20,7 @@ use crate::stall_timer::StallTimer;
 /// The only route that streams its body instead of reading it into memory.
 const STREAMED: &str = "/api/v1/import";
 
-/// Size of the request line and headers in bytes.
+/// Returns the size of the request line and headers in bytes.
 fn head_bytes(request: &Request) -> usize {
     let headers = request.headers().iter();
     let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + 4);

@@ -26,8 +26,8 @@ pub struct Caller {
 pub(crate) struct AccessDenied(pub(crate) String);
 
 impl Caller {
-    /// The caller that the guards identified. Without guards it has no permissions, so that a route
-    /// mounted without them is closed.
+    /// Returns the caller that the guards identified. Without guards it has no permissions, so that
+    /// a route mounted without them is closed.
     pub(crate) fn from_extensions(extensions: &Extensions) -> Caller {
         let unauthenticated = || Caller {
             scopes: Some(Vec::new()),

@@ -8,7 +8,7 @@ use retain_core::{Json, JsonMap};
 
 use crate::api;
 
-/// An error: `{"detail": …}` for ADK's API, an RFC 9457 problem for Retain's own.
+/// Creates an error response: `{"detail": …}` for ADK's API, an RFC 9457 problem for Retain's own.
 pub(crate) fn fault(path: &str, status: u16, detail: &str) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if path.starts_with("/api/") {

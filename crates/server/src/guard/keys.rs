@@ -250,8 +250,8 @@ impl Keys {
 /// The id of the key from the settings; keys of the store have longer ids.
 const SETTINGS_KEY_ID: &str = "";
 
-/// An IPv4 address, or the /64 network of an IPv6 address, because one client can use all addresses
-/// of the network.
+/// Returns an IPv4 address, or the /64 network of an IPv6 address, because one client can use all
+/// addresses of the network.
 fn rate_limit_key(peer: IpAddr) -> String {
     match peer.to_canonical() {
         IpAddr::V4(address) => address.to_string(),
@@ -266,7 +266,7 @@ fn too_many_requests(path: &str, detail: &str, seconds: u64) -> Response {
     response
 }
 
-/// A caller without the required key, who may use only public routes.
+/// Returns a caller without the required key, who may use only public routes.
 fn unauthenticated_caller() -> Caller {
     Caller {
         scopes: Some(Vec::new()),
@@ -285,7 +285,7 @@ fn read_key(headers: &HeaderMap) -> Option<&str> {
     bearer.or_else(|| plain.map(|value| value.to_str().unwrap_or_default()))
 }
 
-/// The text of the response to a rejected key.
+/// Returns the text of the response to a rejected key.
 fn rejection_detail(rejection: KeyRejection) -> String {
     match rejection {
         KeyRejection::Unknown => format!(
@@ -296,7 +296,7 @@ fn rejection_detail(rejection: KeyRejection) -> String {
     }
 }
 
-/// A 401 response, whose challenge asks the client for an API key.
+/// Returns a 401 response, whose challenge asks the client for an API key.
 pub(crate) fn unauthorized(path: &str, detail: &str) -> Response {
     let mut response = fault(path, 401, detail);
     let challenge = HeaderValue::from_static("Bearer realm=\"retain\"");

@@ -108,8 +108,8 @@ impl Drop for RequestRecord<'_> {
     }
 }
 
-/// The span of a request by OpenTelemetry's conventions. It contains the route instead of the path,
-/// which names users and sessions.
+/// Creates the span of a request by OpenTelemetry's conventions. It contains the route instead of
+/// the path, which names users and sessions.
 fn otel_span(method: &'static str, route: Option<&MatchedPath>) -> Span {
     let route = route.map_or(NO_ROUTE, MatchedPath::as_str);
     tracing::info_span!(
@@ -124,7 +124,7 @@ fn otel_span(method: &'static str, route: Option<&MatchedPath>) -> Span {
     )
 }
 
-/// The client's request id if it is well-formed, otherwise a new one.
+/// Returns the client's request id if it is well-formed, otherwise a new one.
 fn request_id(guards: &Guards, headers: &HeaderMap) -> HeaderValue {
     let is_well_formed = |value: &&HeaderValue| {
         let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"-_.:".contains(b);

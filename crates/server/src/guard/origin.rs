@@ -103,8 +103,8 @@ impl Origins {
         })
     }
 
-    /// A server on a loopback address accepts only loopback host names. Another host name means DNS
-    /// rebinding.
+    /// Whether the `Host` header is allowed. A server on a loopback address accepts only loopback
+    /// host names: another name means DNS rebinding.
     fn is_host_allowed(&self, request: &Request) -> bool {
         if self.all || !self.is_on_loopback {
             return true;
@@ -156,7 +156,7 @@ pub(super) struct Cors {
 }
 
 impl Cors {
-    /// The response to a preflight request.
+    /// Returns the response to a preflight request.
     pub(super) fn preflight(&self, request: &Request) -> Option<Response> {
         let asked = request.headers().get(header::ACCESS_CONTROL_REQUEST_METHOD);
         let is_preflight = request.method() == Method::OPTIONS
@@ -244,7 +244,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// The host of an origin.
+/// Returns the host of an origin.
 fn host_of(origin: &str) -> Option<&str> {
     let (_, rest) = origin.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -252,7 +252,7 @@ fn host_of(origin: &str) -> Option<&str> {
     Some(without_port(host)).filter(|host| !host.is_empty())
 }
 
-/// The server's own origin, according to the headers of a proxy or of the client.
+/// Returns the server's own origin, according to the headers of a proxy or of the client.
 fn own_origin(headers: &HeaderMap) -> Option<String> {
     if let Some(origin) = first(headers, header::FORWARDED).and_then(forwarded) {
         return Some(origin);
@@ -268,7 +268,7 @@ fn own_origin(headers: &HeaderMap) -> Option<String> {
     Some(format!("{}://{host}", page_scheme(scheme)))
 }
 
-/// Scheme and host of a `Forwarded` header that has both.
+/// Returns scheme and host of a `Forwarded` header that has both.
 fn forwarded(value: &str) -> Option<String> {
     let find = |wanted: &str| {
         let pairs = value.split(';').filter_map(|pair| pair.split_once('='));
@@ -284,7 +284,7 @@ fn unquote(value: &str) -> &str {
     inside.unwrap_or(value)
 }
 
-/// The scheme of the page that opens a connection: `http` for `ws`, `https` for `wss`.
+/// Returns the scheme of the page that opens a connection: `http` for `ws`, `https` for `wss`.
 fn page_scheme(scheme: &str) -> &str {
     match scheme {
         "ws" => "http",
@@ -297,12 +297,12 @@ fn first(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok().map(before_comma)
 }
 
-/// The text before the first comma.
+/// Returns the text before the first comma.
 fn before_comma(value: &str) -> &str {
     value.split(',').next().unwrap_or_default().trim()
 }
 
-/// The error in ADK's format, or as a problem below `/api/`.
+/// Creates the error in ADK's format, or as a problem below `/api/`.
 fn forbidden(request: &Request, reason: &str) -> Response {
     if request.uri().path().starts_with("/api/") {
         return fault(request.uri().path(), 403, reason);

@@ -61,7 +61,7 @@ fn seconds_until_one(tokens: f64, per_second: f64) -> u64 {
 }
 
 impl Bucket {
-    /// The tokens at this time.
+    /// Returns the tokens at this time.
     fn at(&self, now_us: i64, per_second: f64, capacity: f64) -> f64 {
         let passed = now_us.saturating_sub(self.filled_us).max(0) as f64 / 1e6;
         (self.tokens + passed * per_second).min(capacity)

@@ -83,12 +83,12 @@ impl Runs {
         })
     }
 
-    /// Number of active runs.
+    /// Returns the number of active runs.
     pub fn running(&self) -> usize {
         self.shared.lock().all
     }
 
-    /// Number of runs since the server started.
+    /// Returns the number of runs since the server started.
     pub fn begun(&self) -> u64 {
         self.shared.begun.load(Ordering::Relaxed)
     }

@@ -117,7 +117,7 @@ pub(super) async fn admit(
     })
 }
 
-/// The user whose data a request uses: the user of the path, or else of the API key.
+/// Returns the user whose data a request uses: the user of the path, or else of the API key.
 async fn user_of(request: &mut Request) -> Option<(String, String)> {
     let params = request.extract_parts::<RawPathParams>().await.ok()?;
     let param = |name: &str| {

@@ -159,14 +159,14 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
     }
 }
 
-/// The ids of a recorded span's root span and of the span itself.
+/// Returns the ids of a recorded span's root span and of the span itself.
 fn recorded_ids<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>) -> Option<(u64, u64)> {
     let extensions = span.extensions();
     let record = extensions.get::<SpanRecord>()?;
     record.pending.is_none().then_some((record.root, record.id))
 }
 
-/// The session and invocation of a run, if the event names them.
+/// Returns the session and invocation of a run, if the event names them.
 fn run_of(attributes: &JsonMap) -> Option<RunId> {
     let text = |key: &str| attributes.get(key).and_then(Json::as_str);
     Some(RunId {

@@ -96,8 +96,8 @@ impl Traces {
         }
     }
 
-    /// The session with this id, in one app or in all apps. If several users have the id, the
-    /// session that ran last.
+    /// Returns the session with this id, in one app or in all apps. If several users have a session
+    /// with this id, returns the one that ran last.
     pub(crate) fn latest_session(&self, app: Option<&str>, id: &str) -> Option<SessionKey> {
         let queue = self.lock();
         let mut runs = queue.runs.iter().rev();
@@ -105,7 +105,7 @@ impl Traces {
         found.map(|run| run.id.session.clone())
     }
 
-    /// The finished spans of a session in ADK's format.
+    /// Returns the finished spans of a session in ADK's format.
     pub(crate) fn session_spans(&self, session: &SessionKey) -> Vec<Json> {
         let queue = self.lock();
         let runs = queue.runs.iter().filter(|run| run.id.session == *session);
@@ -116,7 +116,7 @@ impl Traces {
         spans
     }
 
-    /// The attributes of the last span that produced an event, and its session.
+    /// Returns the attributes of the last span that produced an event, and its session.
     pub(crate) fn event_attributes(
         &self,
         app: Option<&str>,
@@ -235,7 +235,7 @@ impl RunTrace {
         app.is_none_or(|app| self.id.session.app == app)
     }
 
-    /// 128 bits in hexadecimal, derived from the invocation id.
+    /// Derives 128 bits in hexadecimal from the invocation id.
     fn trace_id(&self) -> String {
         let id = self.id.invocation.trim_start_matches("e-");
         id.chars().filter(char::is_ascii_hexdigit).collect()
@@ -301,7 +301,7 @@ impl Span {
     }
 }
 
-/// 64 bits in hexadecimal. A string, because JavaScript numbers represent only 53 bits exactly.
+/// Formats 64 bits in hexadecimal: JavaScript numbers represent only 53 bits exactly.
 fn span_id(id: u64) -> String {
     format!("{id:016x}")
 }

@@ -52,7 +52,7 @@ impl fmt::Debug for PostgresArtifactStore {
 }
 
 impl PostgresStore {
-    /// The artifacts on this database.
+    /// Returns the artifacts on this database.
     pub fn artifacts(&self) -> PostgresArtifactStore {
         PostgresArtifactStore {
             database: Arc::clone(&self.database),
@@ -109,7 +109,7 @@ impl<'a> ArtifactRowKey<'a> {
         }
     }
 
-    /// The parameters of `by_address`, followed by `more`.
+    /// Returns the parameters of `by_address`, followed by `more`.
     fn params<'p>(&'p self, more: &[Param<'p>]) -> Vec<Param<'p>> {
         let mut params: Vec<Param<'_>> = vec![
             &self.address.app,

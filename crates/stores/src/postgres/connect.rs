@@ -47,17 +47,17 @@ impl HostList {
         }
     }
 
-    /// The time limit for one host with all its addresses.
+    /// Returns the time limit for one host with all its addresses.
     fn host_limit(&self) -> Duration {
         self.limit * ADDRESSES
     }
 
-    /// The time limit for all hosts together.
+    /// Returns the time limit for all hosts together.
     pub(super) fn total_limit(&self) -> Duration {
         self.host_limit() * self.configs.len() as u32 + Duration::from_secs(1)
     }
 
-    /// The hosts in the order in which they are tried.
+    /// Returns the hosts in the order in which they are tried.
     fn ordered(&self) -> Vec<&Config> {
         let mut hosts: Vec<&Config> = self.configs.iter().collect();
         if self.is_shuffled {

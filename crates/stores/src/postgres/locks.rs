@@ -35,7 +35,7 @@ pub(super) enum LockKey {
 }
 
 impl LockKey {
-    /// The locks for an append to the session, in order.
+    /// Returns the locks for an append to the session, in order.
     pub(super) fn for_batch(key: &SessionKey, batch: &Batch) -> Vec<LockKey> {
         let changes = || batch.events.iter().map(|new| &new.changes);
         let sets_app = changes().any(|changes| !changes.app.is_empty());
@@ -43,8 +43,8 @@ impl LockKey {
         LockKey::for_session(key, sets_app, sets_user)
     }
 
-    /// The locks for a change of the session, in order, including those of the shared state that
-    /// the change sets.
+    /// Returns the locks for a change of the session, in order, including those of the shared state
+    /// that the change sets.
     pub(super) fn for_session(key: &SessionKey, sets_app: bool, sets_user: bool) -> Vec<LockKey> {
         let app = sets_app.then(|| LockKey::App(key.app.clone()));
         let user = sets_user.then(|| LockKey::User(key.app.clone(), key.user.clone()));

@@ -140,7 +140,8 @@ impl PostgresStore {
         Ok(store)
     }
 
-    /// The time of the configured clock; `None` if statements must use the clock of the database.
+    /// Returns the time of the configured clock; `None` if statements must use the clock of the
+    /// database.
     fn now_us(&self) -> Option<i64> {
         self.options.clock.as_ref().map(|clock| clock.now_us())
     }

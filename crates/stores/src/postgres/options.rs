@@ -79,7 +79,7 @@ impl PostgresOptions {
         self
     }
 
-    /// The URI without the password.
+    /// Returns the URI without the password.
     pub fn uri(&self) -> String {
         uri::display_uri(&self.config)
     }

@@ -124,7 +124,7 @@ impl Failure {
 }
 
 impl<E: Into<BoxError>> Failure<E> {
-    /// The underlying error.
+    /// Returns the underlying error.
     pub(super) fn cause(self) -> BoxError {
         match self {
             Failure::Rejected(error) => error.into(),
@@ -212,7 +212,7 @@ impl<'a> Retry<'a> {
         Ok(())
     }
 
-    /// Exponential backoff with jitter.
+    /// Returns the pause before the next attempt: exponential backoff with jitter.
     fn pause(&self) -> Duration {
         let longest = (5_u64 << self.attempts.min(6)) * 1000;
         let random = RandomState::new().hash_one(self.attempts);

@@ -33,7 +33,8 @@ impl ArtifactRow {
     }
 }
 
-/// The session column of an artifact. It is empty for user artifacts: no session has an empty id.
+/// Returns the session column of an artifact. It is empty for user artifacts: no session has an
+/// empty id.
 pub(crate) fn session_column(address: &ArtifactAddress) -> &str {
     address.session.as_deref().unwrap_or_default()
 }
@@ -74,7 +75,7 @@ pub(crate) fn decode_version(
     })
 }
 
-/// The error for an unreadable version.
+/// Returns the error for an unreadable version.
 pub(crate) fn corrupt(
     address: &ArtifactAddress,
     version: u64,

@@ -16,7 +16,7 @@ pub(crate) fn with_scopes(mut key: ApiKey, scopes: &str) -> Result<ApiKey> {
     Ok(key)
 }
 
-/// The error for a new key whose id exists.
+/// Returns the error for a new key whose id exists.
 pub(crate) fn id_conflict() -> SessionError {
     SessionError::invalid("API key id", "is already in use; try again")
 }

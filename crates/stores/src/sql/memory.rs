@@ -105,7 +105,7 @@ pub(crate) struct RemovedMemory {
 }
 
 impl RemovedMemory {
-    /// The tombstone that the removal leaves, if any.
+    /// Returns the tombstone that the removal leaves; `None` if it leaves none.
     pub(crate) fn tombstone(&self, scope: &MemoryScope, how: MemoryRemoval) -> Option<Tombstone> {
         let is_direct = self.kind == kind_number(MemoryKind::Direct);
         how.tombstone(scope, self.session.as_deref(), &self.id, is_direct)
@@ -153,7 +153,7 @@ fn origin(number: i64, tool: Option<String>) -> Result<MemoryOrigin, BoxError> {
     }
 }
 
-/// The event id, if it differs from the memory's id.
+/// Returns the event id, if it differs from the memory's id.
 pub(crate) fn own_event_id(memory: &PreparedMemory) -> Option<&str> {
     let event_id = memory.new.event_id.as_deref();
     event_id.filter(|id| *id != memory.new.id)
@@ -231,7 +231,7 @@ pub(crate) fn vector(
     })
 }
 
-/// The error for an unreadable memory.
+/// Returns the error for an unreadable memory.
 pub(crate) fn corrupt(id: &str, cause: impl Into<BoxError>) -> MemoryError {
     MemoryError::Corrupt {
         id: id.to_owned(),

@@ -72,7 +72,7 @@ impl SessionRow {
         }
     }
 
-    /// The status that the rules of `retain_core` need for a decision.
+    /// Returns the status that the rules of `retain_core` need for a decision.
     pub(crate) fn status<'a>(
         &self,
         key: &'a SessionKey,
@@ -100,8 +100,8 @@ impl SessionRow {
     }
 }
 
-/// The first and last position of `window` in a log that ends at `last`; `None` if the window is
-/// empty. Positions before `since` are excluded.
+/// Returns the first and last position of `window` in a log that ends at `last`; `None` if the
+/// window is empty. Positions before `since` are excluded.
 pub(crate) fn bounds(window: Window, since: u64, last: u64) -> Option<(u64, u64)> {
     let (mut first, mut last) = (window.first.max(1).max(since), window.last.min(last));
     // Positions are dense, so the newest and oldest are found by counting.

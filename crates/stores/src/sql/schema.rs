@@ -20,7 +20,7 @@ pub(crate) struct Migration {
 }
 
 impl Migration {
-    /// A migration that only adds.
+    /// Creates a migration that only adds.
     pub(crate) const fn expanding(name: &'static str, expand: &'static str) -> Migration {
         Migration {
             name,
@@ -29,7 +29,7 @@ impl Migration {
         }
     }
 
-    /// The SHA-256 of both halves, in hexadecimal.
+    /// Returns the SHA-256 of both halves, in hexadecimal.
     pub(crate) fn checksum(&self) -> String {
         let mut hash = Sha256::new();
         hash.update(self.expand);
@@ -56,7 +56,7 @@ pub(crate) struct AppliedMigration {
 }
 
 impl AppliedMigration {
-    /// The row that records the expand half of the migration with this version.
+    /// Creates the row that records the expand half of the migration with this version.
     pub(crate) fn expanded(migration: &Migration, version: u64) -> AppliedMigration {
         AppliedMigration {
             version,
@@ -142,7 +142,7 @@ fn too_new(row: &AppliedMigration, supported: u64) -> String {
     )
 }
 
-/// The error for a database that this program can use only after an upgrade.
+/// Returns the error for a database that this program can use only after an upgrade.
 pub(crate) fn too_old(version: u64, supported: u64) -> String {
     format!(
         "the database has schema version {version}, but this program reads schema version \
@@ -150,7 +150,8 @@ pub(crate) fn too_old(version: u64, supported: u64) -> String {
     )
 }
 
-/// The migrations of a backend, and one with these two halves if the environment asks for it.
+/// Returns the migrations of a backend. Adds one with these two halves if `RETAIN_TEST_MIGRATION`
+/// is set.
 pub(crate) fn with_test_migration(
     migrations: &[Migration],
     expand: &'static str,

@@ -46,7 +46,7 @@ impl fmt::Debug for SqliteArtifactStore {
 }
 
 impl SqliteStore {
-    /// The artifacts on this database.
+    /// Returns the artifacts on this database.
     pub fn artifacts(&self) -> SqliteArtifactStore {
         SqliteArtifactStore {
             writer: Arc::clone(&self.writer),
@@ -57,7 +57,7 @@ impl SqliteStore {
     }
 }
 
-/// The columns that identify an artifact.
+/// Returns the columns that identify an artifact.
 fn row_key(address: &ArtifactAddress) -> (&str, &str, &str, &str) {
     let session = session_column(address);
     (&address.app, &address.user, session, &address.name)

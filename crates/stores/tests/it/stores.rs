@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use retain_stores::InMemoryStore;
 use retain_testkit::{Harness, Persistence, SharedStore, TestClock};
 
-/// The in-memory store; all instances of the harness share it.
+/// Creates a harness of the in-memory store; all its instances share the store.
 pub(crate) async fn in_memory() -> Harness {
     let store = OnceLock::new();
     Harness::new(Persistence::Volatile, move |clock: TestClock| {
@@ -15,7 +15,7 @@ pub(crate) async fn in_memory() -> Harness {
     .await
 }
 
-/// A separate database on a PostgreSQL server, dropped with the test.
+/// Creates a harness of a separate database on a PostgreSQL server, dropped with the harness.
 #[cfg(feature = "postgres")]
 pub(crate) async fn postgres() -> Harness {
     use retain_stores::{PostgresOptions, PostgresStore};
@@ -33,7 +33,7 @@ pub(crate) async fn postgres() -> Harness {
     .await
 }
 
-/// A separate SQLite file in a folder that is deleted with the test.
+/// Creates a harness of a separate SQLite file, deleted with the harness.
 #[cfg(feature = "sqlite")]
 pub(crate) async fn sqlite() -> Harness {
     use retain_stores::{SqliteOptions, SqliteStore};
@@ -52,7 +52,7 @@ pub(crate) async fn sqlite() -> Harness {
     .await
 }
 
-/// SQLite without a file; all instances of the harness share the store.
+/// Creates a harness of SQLite without a file; all its instances share the store.
 #[cfg(feature = "sqlite")]
 pub(crate) async fn sqlite_in_memory() -> Harness {
     use retain_stores::{SqliteOptions, SqliteStore};

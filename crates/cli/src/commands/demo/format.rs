@@ -4,13 +4,13 @@ use retain::{Event, Json, Session, State, model::Part};
 
 use crate::output::say;
 
-/// A chapter's title.
+/// Prints the title of a chapter.
 pub(super) fn print_chapter(number: u32, title: &str) -> anyhow::Result<()> {
     say!("\n{number}. {title}");
     Ok(())
 }
 
-/// The events of a session, as they are stored.
+/// Prints the events of a session as they are stored.
 pub(super) fn print_events(session: &Session) -> anyhow::Result<()> {
     for (position, event) in session.events.iter_with_positions() {
         say!(
@@ -22,7 +22,7 @@ pub(super) fn print_events(session: &Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A state in one line.
+/// Formats a state in one line.
 pub(super) fn state_text(state: &State) -> String {
     let pairs = state.iter().map(|(key, value)| format!("{key}={value}"));
     let mut pairs: Vec<String> = pairs.collect();
@@ -30,7 +30,7 @@ pub(super) fn state_text(state: &State) -> String {
     pairs.join(", ")
 }
 
-/// A state value, or `-` if it is absent.
+/// Formats a state value; `-` if it is absent.
 pub(super) fn value_text(state: &State, key: &str) -> String {
     let value = state.get(key);
     let text = |value: &Json| value.as_str().map_or(value.to_string(), str::to_owned);

@@ -100,7 +100,7 @@ pub(super) struct AdkOptions {
 }
 
 impl Unsupported {
-    /// The option in ADK's spelling.
+    /// Returns the option in ADK's spelling.
     fn option(&self) -> &'static str {
         self.spellings[0]
     }
@@ -121,7 +121,7 @@ impl AdkOptions {
     }
 }
 
-/// An option that the help does not show.
+/// Creates an option that the help does not show.
 fn hidden(spellings: Spellings) -> Arg {
     Arg::new(spellings[0])
         .long(spellings[0])

@@ -61,7 +61,7 @@ impl TelemetryExport {
     pub(super) async fn shutdown(self) {}
 }
 
-/// The warnings about variables that name a collector.
+/// Returns the warnings about variables that name a collector.
 #[cfg(not(feature = "otel"))]
 fn warnings(is_set: impl Fn(&str) -> bool) -> Vec<String> {
     let names = [

@@ -62,7 +62,7 @@ pub(super) fn build(settings: &Settings) -> anyhow::Result<ServerModels> {
     })
 }
 
-/// In a build without model providers, the offline model is the only one.
+/// Returns the offline model, the only one of a build without model providers.
 #[cfg(not(feature = "models"))]
 pub(super) fn build(settings: &Settings) -> anyhow::Result<ServerModels> {
     let is_needed = !settings.models.is_empty() || settings.embedder.is_some();
@@ -124,7 +124,7 @@ fn model_settings(settings: &Settings) -> anyhow::Result<retain::model::ModelSet
     Ok(known)
 }
 
-/// The error for a setting that no provider has. It lists the settings of the provider.
+/// Returns the error for a setting that no provider has. It lists the settings of the provider.
 #[cfg(feature = "models")]
 fn unknown_setting(provider: &str, name: &str) -> String {
     const SETTINGS: [&str; 7] = [

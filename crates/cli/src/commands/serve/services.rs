@@ -122,7 +122,7 @@ impl OpenedServices {
     }
 }
 
-/// All services in memory. A search ranks memories as in a database.
+/// Creates all services in memory. Memory search ranks entries as it does in a database.
 fn in_memory_services(embedder: Option<&Arc<dyn Embedder>>) -> OpenedServices {
     let memory = memory_service(InMemoryMemoryStore::default(), embedder);
     OpenedServices {
@@ -147,7 +147,7 @@ async fn open_database(uri: &str, also: &str) -> anyhow::Result<Database> {
     Database::open(uri, IfMissing::Create).await
 }
 
-/// All services in one database.
+/// Opens all services in one database.
 async fn database_services(
     uri: &str,
     embedder: Option<&Arc<dyn Embedder>>,
@@ -170,7 +170,7 @@ async fn database_services(
     })
 }
 
-/// The folder that `file:///folder` names.
+/// Returns the folder that `file:///folder` names.
 pub(crate) fn folder(uri: &str) -> anyhow::Result<PathBuf> {
     let rest = uri.strip_prefix("file://").unwrap_or_default();
     let path = rest.strip_prefix("localhost").unwrap_or(rest);

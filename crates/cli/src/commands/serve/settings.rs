@@ -465,7 +465,7 @@ impl PartialSettings {
     }
 }
 
-/// The session store of a server that is started in this folder without options.
+/// Returns the session store that `retain serve` uses in this folder if it has no options.
 pub(crate) fn server_store_uri() -> anyhow::Result<String> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(uri) = set("RETAIN_SESSION_SERVICE_URI") {

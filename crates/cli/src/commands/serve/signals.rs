@@ -22,7 +22,7 @@ pub(super) fn stop() -> anyhow::Result<impl Future<Output = ()> + Send + 'static
     })
 }
 
-/// Without MCP there are no child processes to end.
+/// Exits. Without MCP there are no child processes to end.
 #[cfg(not(feature = "mcp"))]
 fn exit_at_once(code: i32) -> ! {
     std::process::exit(code)

@@ -79,7 +79,8 @@ impl Cluster {
         *self.servers[number].lock().unwrap() = Some(server);
     }
 
-    /// The address of a replica, or one without a listener; numbers wrap around.
+    /// Returns the address of a replica; an address without a listener if it was killed. Numbers
+    /// wrap around.
     pub(super) fn address(&self, number: usize) -> String {
         self.addresses.read().unwrap()[number % self.replicas()].clone()
     }

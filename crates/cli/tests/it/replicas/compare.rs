@@ -133,7 +133,7 @@ fn compare_order(log: &Log, sent: &HashMap<&str, &SentEvent>, faults: &mut Vec<F
     }
 }
 
-/// A run has ended once another one writes.
+/// Checks that the events of different runs do not interleave.
 fn compare_runs(log: &Log, faults: &mut Vec<Fault>) {
     let (mut over, mut now) = (HashSet::new(), "");
     for event in &log.events {
@@ -163,7 +163,7 @@ fn compare_state(log: &Log, sent: &HashMap<&str, &SentEvent>, faults: &mut Vec<F
     faults.extend(wrong.map(|key| Fault::State(format!("{} {key}", log.session))));
 }
 
-/// The user's state, which all sessions share, must have the last value that each client set.
+/// Checks that the user's state has the last value that each client set.
 pub(super) fn compare_shared(log: &Log, sent: &[SentEvent]) -> Vec<Fault> {
     let mut expected: HashMap<String, u64> = HashMap::new();
     for sent in sent {
@@ -199,7 +199,7 @@ mod tests {
 
     const SESSION: &str = "runs-0";
 
-    /// Two runs of two events each, as sent, stored and tailed.
+    /// Creates two runs of two events each, as sent, stored and tailed.
     fn healthy() -> (Log, Vec<SentEvent>, Vec<TailLog>) {
         let (mut log, mut sent, mut tailed) = (Log::default(), Vec::new(), Vec::new());
         log.session = SESSION.into();

@@ -97,7 +97,7 @@ fn follow_replica(
     }
 }
 
-/// An event of the stream; `Some(None)` for a heartbeat; `None` if the stream ends.
+/// Parses an event of the stream; `Some(None)` for a heartbeat; `None` if the stream ends.
 fn parse(message: &str) -> Option<Option<(u64, String)>> {
     let field = |name: &str| {
         let lines = message.lines();

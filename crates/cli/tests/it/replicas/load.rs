@@ -52,12 +52,12 @@ pub(super) struct SentEvent {
     pub(super) outcome: EventOutcome,
 }
 
-/// The path of a session.
+/// Returns the path of a session.
 pub(super) fn path(session: &str) -> String {
     format!("/api/v1/apps/shop/users/ada/sessions/{session}")
 }
 
-/// The names of all sessions.
+/// Returns the names of all sessions.
 pub(super) fn sessions() -> Vec<String> {
     let open = (0..OPEN).map(|number| format!("open-{number}"));
     open.chain((0..RUNS).map(|number| format!("runs-{number}")))

@@ -118,7 +118,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// All replicas must return the same data.
+/// Checks that all replicas return the same data.
 fn compare_everywhere(cluster: &Cluster, sent: &[SentEvent], seen: &[TailLog]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for replica in 0..cluster.replicas() {

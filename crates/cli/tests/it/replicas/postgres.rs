@@ -75,13 +75,13 @@ impl Postgres {
             .unwrap()
     }
 
-    /// The port of the server.
+    /// Returns the port of the server.
     pub(super) fn port(&self) -> u16 {
         let (_, rest) = self.url.rsplit_once(':').unwrap();
         rest.split('/').next().unwrap().parse().unwrap()
     }
 
-    /// The URI of the server through another port.
+    /// Returns the URI of the server through another port.
     pub(super) fn url_through(&self, port: u16) -> String {
         self.url
             .replace(&format!(":{}/", self.port()), &format!(":{port}/"))

@@ -70,7 +70,7 @@ impl Proxy {
         *self.shared.next.lock().unwrap() = Some(cut);
     }
 
-    /// Number of connections cut, and how many of them after the commit but before its answer.
+    /// Returns how many connections were cut, and how many of them between a commit and its answer.
     pub(super) fn cuts(&self) -> (usize, usize) {
         let shared = &self.shared;
         let committed = shared.committed.load(Ordering::SeqCst);

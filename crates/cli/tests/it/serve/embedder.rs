@@ -9,7 +9,8 @@ use std::{
 
 use super::process::{Server, run_request, serve};
 
-/// A server that returns the same vector for every text. Returns its address and its requests.
+/// Starts a server that returns the same vector for every text. Returns its address and its
+/// requests.
 fn ollama() -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());

@@ -191,7 +191,7 @@ fn exported_spans_belong_to_the_callers_trace() {
     }
 }
 
-/// All exported spans as text.
+/// Returns all exported spans as text.
 fn exported_text(collector: &Collector) -> String {
     let value_text = |value: &Option<AnyValue>| format!("{value:?}");
     let spans = collector.spans();

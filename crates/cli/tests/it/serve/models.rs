@@ -24,7 +24,7 @@ const VARIABLES: [&str; 10] = [
     "OPENAI_BASE_URL",
 ];
 
-/// A server without model API keys and without a selected model.
+/// Returns the command for a server without model API keys and without a selected model.
 fn without_keys(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = serve(folder, arguments);
     for variable in VARIABLES.into_iter().chain(["RETAIN_MODEL"]) {
@@ -33,7 +33,7 @@ fn without_keys(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// A fake Claude that answers once. Returns its address and the request.
+/// Starts a fake Claude that answers once. Returns its address and the request.
 fn claude() -> (String, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());

@@ -34,7 +34,7 @@ pub(crate) struct ServerExit {
     pub(crate) stderr: String,
 }
 
-/// The program in its own folder, without the settings of the test's environment.
+/// Returns the command `retain` in this folder, without the settings of the test's environment.
 pub(crate) fn retain(folder: &Path) -> Command {
     let mut command = Command::new(RETAIN);
     command.current_dir(folder);
@@ -48,7 +48,7 @@ pub(crate) fn retain(folder: &Path) -> Command {
     command
 }
 
-/// `retain serve --port 0`, in a folder.
+/// Returns the command `retain serve --port 0` in this folder.
 pub(crate) fn serve(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = retain(folder);
     command.args(["serve", "--port", "0"]).args(arguments);
@@ -222,7 +222,7 @@ pub(crate) fn read_until(socket: &mut TcpStream, wanted: &str) -> String {
     }
 }
 
-/// The request body for a user message to the built-in agent.
+/// Returns the request body for a user message to the built-in agent.
 pub(crate) fn run_request(session: &str, text: &str) -> String {
     format!(
         r#"{{"appName":"assistant","userId":"ada","sessionId":"{session}","newMessage":{{"role":"user","parts":[{{"text":"{text}"}}]}}}}"#

@@ -6,7 +6,7 @@ use super::process::{Answer, Server, read_until, run_request};
 
 const SESSION: &str = "/api/v1/apps/assistant/users/ada/sessions/s1";
 
-/// A server with a session whose lease another client holds, so that runs wait.
+/// Starts a server and takes the lease of a session as another client, so that runs wait.
 fn server_with_busy_session(grace: &str) -> (tempfile::TempDir, Server) {
     let folder = retain_testkit::scratch::folder();
     let server = Server::with(folder.path(), &["--shutdown-grace", grace]);

@@ -61,7 +61,7 @@ async fn show(
     Ok(response)
 }
 
-/// The path of a YAML file, if it stays inside the folder.
+/// Returns the path of a YAML file; `None` if it leaves the folder.
 fn yaml_inside(folder: &Path, name: &str) -> Option<PathBuf> {
     let is_plain = |part: &str| {
         let has_odd = part.contains(['\\', ':', '\0']);
@@ -81,7 +81,7 @@ async fn save(_: DevOnly, _: LocalOnly) -> AdkError {
     not_supported("Writing agent files")
 }
 
-/// There are never unsaved changes to discard.
+/// Does nothing: there are never unsaved changes to discard.
 async fn cancel(_: DevOnly, _: LocalOnly) -> Response {
     json(true)
 }

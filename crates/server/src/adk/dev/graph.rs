@@ -69,7 +69,7 @@ fn readme(folder: &Path) -> Option<String> {
     is_readable.then(|| std::fs::read_to_string(&file).ok())?
 }
 
-/// The JSON of an agent and its sub-agents, with ADK's field names.
+/// Encodes an agent and its sub-agents as JSON, with ADK's field names.
 fn agent_json(agent: &dyn Agent) -> JsonMap {
     let mut json = JsonMap::from([("name", agent.name()), ("description", agent.description())]);
     let below = agent.sub_agents().iter();
@@ -90,7 +90,7 @@ fn agent_json(agent: &dyn Agent) -> JsonMap {
     json
 }
 
-/// The names of an agent's tools, except those of tools that call its sub-agents.
+/// Returns the names of an agent's tools, except those of tools that call its sub-agents.
 pub(super) fn tool_names(agent: &LlmAgent) -> Vec<String> {
     let is_agent = |name: &str| agent.sub_agents().iter().any(|below| below.name() == name);
     let names = agent.tools().iter().map(|source| match source {

@@ -54,7 +54,7 @@ impl Dev {
         self
     }
 
-    /// The recorded traces.
+    /// Returns the recorded traces.
     pub fn traces(&self) -> &Traces {
         &self.traces
     }
@@ -89,7 +89,7 @@ fn json(value: impl Into<Json>) -> Response {
     json_response(value.into().to_string())
 }
 
-/// The error for an operation that this server does not support.
+/// Returns the error for an operation that this server does not support.
 fn not_supported(what: &str) -> AdkError {
     let detail = format!("{what} is not supported by this server.");
     AdkError::new(StatusCode::NOT_IMPLEMENTED, detail)

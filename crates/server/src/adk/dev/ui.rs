@@ -43,7 +43,7 @@ fn not_found() -> AdkError {
     AdkError::not_found("Not Found")
 }
 
-/// The folder of the UI's files, or 404 if none is set.
+/// Returns the folder of the UI's files; 404 if none is set.
 fn folder(dev: &DevOnly) -> Result<PathBuf, AdkError> {
     dev.0.ui_dir().map(Path::to_owned).ok_or_else(not_found)
 }
@@ -66,7 +66,8 @@ async fn file(
     serve_file(folder(&dev)?, &name, &headers).await
 }
 
-/// The configuration of the UI. An empty `backendUrl` means the server that the page came from.
+/// Returns the configuration of the UI. An empty `backendUrl` means the server that the page came
+/// from.
 async fn runtime_config(dev: DevOnly) -> Result<Response, AdkError> {
     folder(&dev)?;
     let config = JsonMap::from([("backendUrl", Json::from("")), ("telemetry", false.into())]);
@@ -123,14 +124,14 @@ async fn serve_file(
     Ok(response)
 }
 
-/// A 404 with the content type of the requested file, so that the browser reports "not found"
-/// rather than a wrong type.
+/// Returns a 404 with the content type of the requested file, so that the browser reports "not
+/// found" rather than a wrong type.
 fn missing_file(name: &str) -> Response {
     let kind = [(header::CONTENT_TYPE, content_type(name))];
     (StatusCode::NOT_FOUND, kind).into_response()
 }
 
-/// The path of a file, if it stays inside the folder.
+/// Returns the path of a file; `None` if it leaves the folder.
 fn path_inside(folder: &Path, name: &str) -> Option<PathBuf> {
     let is_plain = |part: &str| {
         let has_odd = part.contains(['\\', ':', '\0']);

@@ -26,13 +26,13 @@ static DESCRIBED: [(&ObjectSchema, &str); 10] = [
     ),
 ];
 
-/// The schemas that other schemas refer to, by name.
+/// Returns the schemas that other schemas refer to, by name.
 pub(super) fn components() -> impl Iterator<Item = (&'static str, Map<String, Value>)> {
     let described = DESCRIBED.iter();
     described.map(|(object, _)| (object.name, component(object)))
 }
 
-/// The schema of an object that is both read and written.
+/// Returns the schema of an object that is both read and written.
 pub(in crate::api) fn component(object: &'static ObjectSchema) -> Map<String, Value> {
     let mut schema = schema(object, |presence| presence == Presence::Required);
     schema.insert("additionalProperties".to_owned(), true.into());
@@ -42,12 +42,13 @@ pub(in crate::api) fn component(object: &'static ObjectSchema) -> Map<String, Va
     schema
 }
 
-/// The schema of an object that a client sends.
+/// Returns the schema of an object that a client sends.
 pub(super) fn request(object: &'static ObjectSchema) -> Value {
     schema(object, |presence| presence == Presence::Required).into()
 }
 
-/// The schema of an object that the server writes. A field with a default is always present.
+/// Returns the schema of an object that the server writes. A field with a default is always
+/// present.
 pub(super) fn answer(object: &'static ObjectSchema) -> Value {
     schema(object, |presence| presence != Presence::Nullable).into()
 }
@@ -102,8 +103,8 @@ fn value(expected: &ValueType) -> Value {
     }
 }
 
-/// The schemas of which a value matches one. An enum also accepts other strings, as ADK does:
-/// providers add values.
+/// Returns the schemas of which a value matches one. Like ADK, an enum also accepts other strings,
+/// because providers add values.
 fn alternatives(expected: &ValueType) -> Vec<Value> {
     match expected {
         ValueType::Enum(known) => vec![

@@ -22,7 +22,7 @@ const WITH_BODY: &[u16] = &[413, 415, 507];
 /// Errors of every non-public route of the other APIs.
 const COMMON_OF_OTHERS: &[u16] = &[401, 403, 429, 500, 503];
 
-/// The whole document.
+/// Creates the whole document.
 pub(super) fn document() -> Value {
     let mut schemas = Schemas::new();
     let mut paths = Map::new();
@@ -177,7 +177,7 @@ fn content(body: &Body, schemas: &mut SchemaGenerator) -> Value {
     json!({body.media_type: {"schema": schema}})
 }
 
-/// The parameters of a path.
+/// Returns the parameters of a path.
 fn path_parameters(path: &str) -> Vec<Value> {
     let names = path.split('/').filter_map(|segment| {
         let name = segment.strip_prefix('{')?.strip_suffix('}')?;

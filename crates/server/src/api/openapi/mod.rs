@@ -37,7 +37,7 @@ pub(super) fn routes(api: Api) -> Api {
     api.add(get, Access::Public, openapi)
 }
 
-/// The description of all routes, as OpenAPI 3.1 in JSON.
+/// Returns the description of all routes, as OpenAPI 3.1 in JSON.
 pub fn openapi_json() -> &'static str {
     &TEXT
 }

@@ -90,7 +90,7 @@ fn array(items: Value) -> Value {
     json!({"type": "array", "items": items})
 }
 
-/// An object with these fields, of which the first `required` are required.
+/// Returns the schema of an object with these fields, of which the first `required` are required.
 fn object(fields: &[(&str, Value)], required: usize) -> Value {
     let names: Vec<&str> = fields
         .iter()
@@ -112,12 +112,12 @@ fn map() -> Value {
     reference("FreeObject")
 }
 
-/// The schema of a session in ADK's responses.
+/// Returns the schema of a session in ADK's responses.
 fn session() -> Value {
     answer(&table::SESSION)
 }
 
-/// A run request for the built-in app.
+/// Returns a run request for the built-in app.
 fn run_example() -> Value {
     json!({
         "appName": "assistant",
@@ -256,7 +256,7 @@ fn is_for_development(path: &str) -> bool {
         || path.contains("/eval")
 }
 
-/// The description of a route.
+/// Returns the description of a route.
 pub(super) fn find(method: &Method, path: &'static str) -> Option<OtherRoute> {
     let all = [operations(), apps_and_runs(), sessions(), artifacts()];
     let mut all = all.into_iter().flatten();

@@ -69,7 +69,7 @@ fn contains_word(log: &str, word: &str) -> bool {
         .any(|w| w == word)
 }
 
-/// An agent whose only tool fails with its own error text.
+/// Returns an agent whose only tool fails with its own error text.
 fn failing_agent() -> LlmAgent {
     let file = FunctionTool::untyped("file", "Files.", None, |_: ToolContext, _| async {
         Err(ToolError::new("Grete's IBAN\nis not known"))

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 const AGENT: &str = "name: desk\nmodel: gated\ninstruction: ";
 
-/// A server that reloads the app `desk` when its file changes.
+/// Creates a server that reloads the app `desk` when its file changes.
 fn reloading_server(folder: &std::path::Path, model: &GatedModel) -> Arc<Server> {
     let model = model.clone();
     let registry = ConfigRegistry::new();

@@ -7,7 +7,7 @@ use retain_server::{Apps, Server};
 
 use crate::adk::support::{Answer, ask, filing_agent, message, services, with_session};
 
-/// A server that allows or rejects resuming runs.
+/// Creates a server that allows or rejects resuming runs.
 fn server(resumable: bool) -> Arc<Server> {
     let services = services();
     let apps = Apps::new(services.clone()).with_agent("desk", filing_agent());

@@ -162,7 +162,7 @@ pub(crate) fn filing_agent() -> LlmAgent {
         .expect("an agent")
 }
 
-/// An agent that pays on confirmation and counts the payments.
+/// Creates an agent that pays on confirmation and counts the payments.
 pub(crate) fn paying_agent(paid: &Arc<AtomicUsize>) -> LlmAgent {
     let paid = Arc::clone(paid);
     let pay = FunctionTool::untyped("pay", "Pays.", None, move |_: ToolContext, _| {
@@ -183,7 +183,7 @@ pub(crate) fn gated_agent(model: &GatedModel) -> LlmAgent {
         .expect("an agent")
 }
 
-/// A server with the app `desk`.
+/// Creates a server with the app `desk`.
 pub(crate) fn server(agent: LlmAgent) -> Arc<Server> {
     let services = services();
     let apps = Apps::new(services.clone()).with_agent("desk", agent);
@@ -249,7 +249,7 @@ pub(crate) async fn ask(server: &Arc<Server>, method: &str, path: &str, body: &s
     read(send(server, request(method, path, body)).await).await
 }
 
-/// A caller whose API key is bound to `ada` and has the default scopes.
+/// Returns a caller whose API key is bound to `ada` and has the default scopes.
 pub(crate) fn ada_caller() -> Caller {
     Caller {
         scopes: Some(vec![Scope::Run, Scope::SessionsRead, Scope::SessionsWrite]),
@@ -271,14 +271,14 @@ pub(crate) async fn with_session(server: &Arc<Server>) -> &'static str {
     PATH
 }
 
-/// The body of a run request of `ada` in the session `s`. `more`: further fields.
+/// Returns the body of a run request of `ada` in the session `s`, with the fields `more`.
 pub(crate) fn message(text: &str, more: &str) -> String {
     format!(
         r#"{{"appName":"desk","userId":"ada","sessionId":"s","newMessage":{{"role":"user","parts":[{{"text":"{text}"}}]}}{more}}}"#
     )
 }
 
-/// The events in the text of an event stream.
+/// Reads the events from the text of an event stream.
 pub(crate) fn sse_events(text: &str) -> Vec<Json> {
     let frames = text.split("\n\n").filter(|frame| !frame.is_empty());
     let events = frames.filter_map(|frame| frame.strip_prefix("data: "));

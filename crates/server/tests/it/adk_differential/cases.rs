@@ -22,7 +22,7 @@ fn case(method: &'static str, path: impl Into<String>, body: impl Into<String>) 
     }
 }
 
-/// All requests, in order: later ones see the effects of earlier ones.
+/// Returns all requests, in order: later ones see the effects of earlier ones.
 pub(crate) fn all() -> Vec<Case> {
     let mut cases = valid_requests();
     cases.extend(runs());

@@ -35,12 +35,12 @@ impl Answer {
         self != other
     }
 
-    /// The body as one text.
+    /// Returns the body as one text.
     pub(crate) fn text(&self) -> String {
         Json::from(self.body.clone()).to_string()
     }
 
-    /// The `detail` of an error.
+    /// Returns the `detail` of an error.
     pub(crate) fn detail(&self) -> &Json {
         &self.body[0]["detail"]
     }

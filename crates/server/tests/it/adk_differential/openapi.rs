@@ -5,7 +5,7 @@ use retain_server::openapi_json;
 
 use super::start_google;
 
-/// The values that a field's schema lists. `components` has the schemas that it refers to.
+/// Returns the values that a field's schema lists. `components` has the schemas that it refers to.
 fn known_values<'a>(schema: &'a Json, components: &'a Json) -> Option<&'a Json> {
     if !schema["enum"].is_null() {
         return Some(&schema["enum"]);

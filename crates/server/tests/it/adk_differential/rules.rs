@@ -127,7 +127,7 @@ fn has_statuses(ours: &Answer, theirs: &Answer, our: u16, their: u16) -> bool {
     ours.status == our && theirs.status == their
 }
 
-/// The answer without the field `later`, which ADK does not know.
+/// Returns the answer without the field `later`, which ADK does not know.
 fn without_later(value: &Json) -> Json {
     match value {
         Json::Object(map) => {

@@ -19,15 +19,15 @@ fn root() -> PathBuf {
 const TABLE: &str = "crates/core/src/wire/table.rs";
 const UPGRADE: &str = "crates/core/testdata/wire/2.12.0-to-2.13.0.diff";
 
-/// The table for the google-adk of `reference`. If it is not installed, record that `test` was
-/// skipped.
+/// Generates the table of the google-adk of `reference`. If it is not installed, records that
+/// `test` was skipped.
 fn generate(reference: Reference, test: &str) -> Option<String> {
     let script = root().join("scripts/generate-adk-tables");
     let generator = Oracle::start(reference, test, script)?;
     Some(generator.stop().join("\n") + "\n")
 }
 
-/// The line that lists the versions of the packages.
+/// Returns the line that lists the versions of the packages.
 fn packages(table: &str) -> &str {
     let mut lines = table.lines();
     lines

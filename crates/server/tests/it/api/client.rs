@@ -86,7 +86,8 @@ impl Client {
         }
     }
 
-    /// A client of a server with all services in memory, including Retain's own memory service.
+    /// Creates a client of a server with all services in memory, including Retain's own memory
+    /// service.
     pub(crate) fn in_memory() -> Client {
         let memory = Arc::new(StoreMemoryService::over(InMemoryMemoryStore::default()));
         Client::with_memory(memory.clone(), Some(memory))
@@ -111,7 +112,7 @@ impl Client {
         Client::new(services, None)
     }
 
-    /// A client of a server with all services in one SQLite database.
+    /// Creates a client of a server with all services in one SQLite database.
     pub(crate) async fn sqlite() -> Client {
         let folder = retain_testkit::scratch::folder();
         let uri = format!("sqlite:///{}", folder.path().join("retain.db").display());
@@ -170,7 +171,7 @@ impl Client {
     }
 }
 
-/// A request with or without a JSON body.
+/// Creates a request with or without a JSON body.
 pub(crate) fn request(method: Method, path: &str, body: &str) -> Request<Body> {
     let mut request = Request::builder().method(method).uri(path);
     if !body.is_empty() {
@@ -179,7 +180,7 @@ pub(crate) fn request(method: Method, path: &str, body: &str) -> Request<Body> {
     request.body(Body::from(body.to_owned())).unwrap()
 }
 
-/// An event of the user, as JSON.
+/// Creates an event of the user, as JSON.
 pub(crate) fn event(id: &str, text: &str) -> String {
     let event = Event {
         id: id.to_owned(),

@@ -105,7 +105,7 @@ async fn erase_reports_null_if_the_memory_service_cannot_delete() {
     assert!(receipt["memories"].is_null(), "{receipt}");
 }
 
-/// A client of a server with these artifacts and with sessions in another store.
+/// Creates a client of a server with these artifacts and with sessions in another store.
 fn with_artifacts(artifacts: Arc<dyn ArtifactService>) -> Client {
     let services = Services::new(
         Arc::new(InMemorySessionService::new()),

@@ -6,7 +6,7 @@ use retain_server::Server;
 
 use crate::api::client::{Client, request};
 
-/// Percent-encoded ids, and whether they can be stored.
+/// Returns percent-encoded ids, and whether they can be stored.
 fn ids() -> Vec<(String, bool)> {
     let valid = [
         "%2F",
@@ -40,13 +40,13 @@ fn ids() -> Vec<(String, bool)> {
     ids
 }
 
-/// The parameters of a path.
+/// Returns the parameters of a path.
 fn parameters(path: &str) -> Vec<&str> {
     let segments = path.split('/').filter(|segment| segment.starts_with('{'));
     segments.collect()
 }
 
-/// A body and a query that are valid for the route.
+/// Returns a body and a query that are valid for the route.
 fn valid_input(method: &Method, path: &str) -> (&'static str, &'static str) {
     let last = path.rsplit('/').next().unwrap_or_default();
     match (method.as_str(), last) {

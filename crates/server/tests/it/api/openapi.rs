@@ -7,7 +7,7 @@ use retain_server::{Access, Server, openapi_json};
 
 use crate::api::client::Client;
 
-/// The methods and paths in the API description.
+/// Returns the methods and paths in the API description.
 fn described_routes() -> BTreeSet<(String, String)> {
     let document = Json::parse(openapi_json()).unwrap();
     let paths = document["paths"].as_object().unwrap().iter();

@@ -31,7 +31,7 @@ impl Frames {
         }
     }
 
-    /// The next frame that is not a comment; `None` at the end.
+    /// Reads the next frame that is not a comment; `None` at the end.
     async fn next(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.text.find("\n\n") {
@@ -48,7 +48,7 @@ impl Frames {
         }
     }
 
-    /// The next event: its position and id.
+    /// Reads the next event: its position and id.
     async fn event(&mut self) -> (u64, String) {
         let frame = self.next().await.unwrap();
         let (id, data) = frame.trim_end().split_once('\n').unwrap();

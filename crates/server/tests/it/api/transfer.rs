@@ -15,7 +15,7 @@ async fn import(client: &Client, body: impl Into<Body>) -> Answer {
     client.send(request.body(body.into()).unwrap()).await
 }
 
-/// A client of a server with three sessions of two users.
+/// Creates a client of a server with three sessions of two users.
 async fn with_sessions() -> Client {
     let client = Client::in_memory();
     for (user, id) in [("ada", "s1"), ("ada", "s2"), ("bob", "s1")] {

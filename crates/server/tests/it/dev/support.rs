@@ -24,7 +24,7 @@ pub(crate) const ELSEWHERE: &str = "192.0.2.7:40000";
 pub(crate) const CHAT: &str = "name: chat\ndescription: Chats.\nmodel: offline\n\
     instruction: Be brief.\ntools:\n  - name: load_memory\n";
 
-/// A folder of agents with the app `chat`.
+/// Creates a folder of agents with the app `chat`.
 pub(crate) fn agents() -> TempDir {
     let folder = retain_testkit::scratch::folder();
     write(folder.path(), "chat/root_agent.yaml", CHAT);
@@ -37,7 +37,7 @@ pub(crate) fn write(folder: &Path, name: &str, text: &str) {
     fs::write(file, text).expect("a file can be written");
 }
 
-/// A server with the agents of a folder, configured by `more`.
+/// Creates a server with the agents of a folder, configured by `more`.
 pub(crate) fn server(
     agents: &Path,
     registry: ConfigRegistry,

@@ -44,8 +44,8 @@ impl Write for Log {
     }
 }
 
-/// A server with developer tools, and a guard of the subscriber that records its runs on this
-/// thread.
+/// Creates a server with developer tools. Also returns the guard of the subscriber that records its
+/// runs on this thread.
 fn traced_server(agents: &Path) -> (Arc<Server>, DefaultGuard) {
     let dev = Dev::new();
     let subscriber = Registry::default().with(dev.traces().layer());

@@ -21,7 +21,7 @@ const LIMIT: usize = 1000;
 /// Number of chunks of a long body, many more than fit into the limit and into buffers.
 const PIECES: usize = 100;
 
-/// A long body without a `Content-Length`, and the number of bytes that were read from it.
+/// Creates a long body without a `Content-Length`, and a count of the bytes that were read from it.
 fn long_body() -> (Body, Arc<AtomicUsize>) {
     let read_bytes = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&read_bytes);
@@ -32,7 +32,7 @@ fn long_body() -> (Body, Arc<AtomicUsize>) {
     (Body::from_stream(stream::iter(pieces)), read_bytes)
 }
 
-/// A path of the route in which every parameter is `import`.
+/// Returns a path of the route in which every parameter is `import`.
 fn path_of(route: &str) -> String {
     let parts = route.split('/').map(|part| match part.starts_with('{') {
         true => "import",

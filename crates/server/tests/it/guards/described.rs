@@ -8,7 +8,7 @@ use retain_server::{RouteInfo, Server, openapi_json};
 
 use crate::guards::support::{APP, World, ask, request};
 
-/// The described status codes of a route.
+/// Returns the described status codes of a route.
 fn described_statuses(document: &Json, route: &RouteInfo) -> BTreeSet<String> {
     let path = route.path.replace("{*", "{");
     let method = route.method.as_str().to_ascii_lowercase();

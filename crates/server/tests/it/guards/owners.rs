@@ -6,7 +6,7 @@ use retain_server::{Access, RouteInfo, Scope, Server, Services};
 
 use crate::guards::support::{APP, World, ask, request};
 
-/// A text that is stored in every service and that only this user may see.
+/// Returns a text that is stored in every service and that only this user may see.
 fn secret(user: &str) -> String {
     format!("canary-of-{user}")
 }
@@ -34,7 +34,7 @@ async fn seed(services: &Services, user: &str) {
     saved.await.unwrap();
 }
 
-/// All data of a user, as text.
+/// Returns all data of a user, as text.
 async fn data_of(services: &Services, user: &str) -> String {
     let sessions = services.session_service();
     let listed = sessions.list_sessions(APP, Some(user)).await.unwrap();
@@ -54,7 +54,7 @@ async fn data_of(services: &Services, user: &str) -> String {
     format!("{ids:?} {session:?} {memories:?} {versions:?} {shared:?}")
 }
 
-/// The path of a route for data of `user`, whose name may be percent-encoded.
+/// Returns the path of a route for data of `user`, whose name may be percent-encoded.
 fn path_for(route: &RouteInfo, user: &str) -> String {
     let filled = route.path.split('/').map(|part| match part {
         "{app}" | "{app_name}" => APP.to_owned(),
@@ -158,7 +158,7 @@ async fn ask_for_user(
     ask_for(&world.router(|_| ()), route, user_request).await
 }
 
-/// With the key of `own`, request data of `other` from every route, and check that none is
+/// Requests data of `other` from every route with the key of `own`, and checks that none is
 /// returned.
 async fn assert_cannot_access(world: &World, own: &str, key: &str, other: &str) {
     // The name as it is, and percent-encoded as it may be in a path.

@@ -52,13 +52,13 @@ impl Model for HangingModel {
     }
 }
 
-/// A server with one app, whose agent quotes its input.
+/// Creates a server with one app, whose agent quotes its input.
 pub(crate) fn server(services: Services) -> Arc<Server> {
     let agent = LlmAgent::builder("clerk").model(OfflineModel::new());
     server_of(services, Arc::new(agent.build().unwrap()))
 }
 
-/// A server with one app.
+/// Creates a server with one app.
 pub(crate) fn server_of(services: Services, agent: Arc<LlmAgent>) -> Arc<Server> {
     let apps = Apps::new(services.clone()).with_agent(APP, agent);
     Arc::new(Server::new(services, apps))
@@ -110,7 +110,7 @@ impl World {
         text.reveal()
     }
 
-    /// The routes, with required API keys. `change` adapts the guards.
+    /// Returns the routes, with required API keys. `change` adapts the guards.
     pub(crate) fn router(&self, change: impl FnOnce(&mut Guards)) -> Router {
         let keys = Keys::new(Arc::new(self.keys.clone()), None, true);
         let mut guards = Guards::default()
@@ -149,7 +149,7 @@ pub(crate) async fn ask(router: &Router, request: Request<Body>) -> Answer {
     }
 }
 
-/// A request with an API key and optionally a body.
+/// Creates a request with an API key and optionally a body.
 pub(crate) fn request(method: &Method, uri: &str, key: &str, body: Option<&str>) -> Request<Body> {
     let mut builder = Request::builder().method(method).uri(uri);
     if !key.is_empty() {

@@ -44,12 +44,12 @@ impl Layout {
         &self.root
     }
 
-    /// The trash: a folder outside of every scope for artifacts that are being deleted.
+    /// Returns the trash: a folder outside of every scope for artifacts that are being deleted.
     pub(super) fn trash(&self) -> PathBuf {
         self.root.join(".deleted")
     }
 
-    /// The folder of a session's artifacts; without a session, of the user's own artifacts.
+    /// Returns the folder of a session's artifacts; without a session, of the user's own artifacts.
     pub(super) fn scope(
         &self,
         app: &str,
@@ -64,14 +64,14 @@ impl Layout {
         descend(self.root.clone(), &parts.join("/"))
     }
 
-    /// The folder of a user's artifacts and sessions.
+    /// Returns the folder of a user's artifacts and sessions.
     pub(super) fn user_folder(&self, app: &str, user: &str) -> Result<UserFolder, ArtifactError> {
         let users = descend(self.root.clone(), &["apps", app, "users"].join("/"))?;
         let folder = descend(users.clone(), user)?;
         Ok(UserFolder { users, folder })
     }
 
-    /// The folder of an artifact.
+    /// Returns the folder of an artifact.
     pub(super) fn artifact_folder(
         &self,
         address: &ArtifactAddress,
@@ -122,7 +122,7 @@ impl UserFolder {
         &self.folder
     }
 
-    /// The child folder with this name; an error if it is a symbolic link.
+    /// Returns the child folder with this name. Fails if it is a symbolic link.
     pub(super) fn child(&self, name: &str) -> Result<PathBuf, ArtifactError> {
         descend(self.folder.clone(), name)
     }
@@ -173,12 +173,12 @@ impl ArtifactFolder {
         self.versions_folder().join(version.to_string())
     }
 
-    /// The file name of a version's bytes: the last part of the artifact's name.
+    /// Returns the file name of a version's bytes: the last part of the artifact's name.
     pub(super) fn payload_name(&self) -> &Path {
         Path::new(self.folder.file_name().unwrap_or_default())
     }
 
-    /// The artifact's path relative to its scope.
+    /// Returns the artifact's path relative to its scope.
     pub(super) fn relative_name(&self) -> String {
         let relative = self.folder.strip_prefix(&self.scope);
         relative
@@ -187,7 +187,7 @@ impl ArtifactFolder {
             .into_owned()
     }
 
-    /// The numbers of the versions, ascending.
+    /// Returns the numbers of the versions, ascending.
     pub(super) fn numbers(&self) -> io::Result<Vec<u64>> {
         let folders = folders_in(&self.versions_folder())?;
         let numbers = folders.iter().filter_map(|folder| {
@@ -227,7 +227,7 @@ impl ArtifactFolder {
         }
     }
 
-    /// The URI of a version's bytes.
+    /// Returns the URI of a version's bytes.
     pub(super) fn uri(&self, version: u64) -> String {
         let path = self.version(version).join(self.payload_name());
         let path = percent_encode(path.as_os_str().as_encoded_bytes(), ENCODED_IN_URI);

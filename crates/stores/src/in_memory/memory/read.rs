@@ -26,7 +26,7 @@ impl ScopeTable {
         .collect()
     }
 
-    /// The body hash of the memory with this id from this session.
+    /// Returns the body hash of the memory with this id from this session.
     pub(super) fn body_hash(&self, session: Option<&str>, id: &str) -> Option<u64> {
         let same_id = self.find_existing(id);
         let mut same_id = same_id.iter();

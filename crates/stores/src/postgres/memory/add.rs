@@ -336,7 +336,7 @@ impl<'a> MemoryColumns<'a> {
             .push(embedding.map(|vector| vector.bytes.as_slice()));
     }
 
-    /// The parameters of a statement that uses `arrays`, followed by `last`.
+    /// Returns the parameters of a statement that uses `arrays`, followed by `last`.
     pub(super) fn params<'p>(
         &'p self,
         scope: &'p i64,

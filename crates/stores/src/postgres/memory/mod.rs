@@ -50,8 +50,8 @@ impl fmt::Debug for PostgresMemoryStore {
 }
 
 impl PostgresStore {
-    /// The long-term memory on this database. Erasing a user erases the user's memories too;
-    /// deleting a session keeps the memories ingested from it.
+    /// Returns the long-term memory on this database. Erasing a user erases the user's memories
+    /// too; deleting a session keeps the memories ingested from it.
     pub fn memory(&self) -> PostgresMemoryStore {
         PostgresMemoryStore {
             database: Arc::clone(&self.database),

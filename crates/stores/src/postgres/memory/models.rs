@@ -46,7 +46,7 @@ impl ModelNumbers {
         Ok(())
     }
 
-    /// The number of the vector's model, if it is cached.
+    /// Returns the number of the vector's model, if it is cached.
     pub(super) fn number(&self, vector: Option<&MemoryVector>) -> Option<i64> {
         let vector = vector?;
         let cached = self.lock();

@@ -44,8 +44,8 @@ impl fmt::Debug for SqliteMemoryStore {
 }
 
 impl SqliteStore {
-    /// The long-term memory on this database. Erasing a user erases the user's memories too;
-    /// deleting a session keeps the memories ingested from it.
+    /// Returns the long-term memory on this database. Erasing a user erases the user's memories
+    /// too; deleting a session keeps the memories ingested from it.
     pub fn memory(&self) -> SqliteMemoryStore {
         SqliteMemoryStore {
             writer: Arc::clone(&self.writer),

@@ -158,7 +158,7 @@ fn records(
     Ok(found)
 }
 
-/// The earliest expiry time of all memories.
+/// Returns the earliest expiry time of all memories.
 pub(super) fn first_expiry(connection: &Connection) -> Outcome<Option<i64>> {
     let sql = "SELECT min(expires_us) FROM memories WHERE expires_us IS NOT NULL";
     let mut statement = connection.prepare_cached(sql)?;

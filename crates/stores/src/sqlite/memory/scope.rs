@@ -8,7 +8,7 @@ use crate::sql::memory::ScopeRow;
 /// Maximum sequence number of a memory, which is stored in the low 32 bits of its key.
 pub(super) const SEQ_MAX: u64 = u32::MAX as u64;
 
-/// The key of a memory. The memories of a scope are adjacent, in insertion order.
+/// Returns the key of a memory. The memories of a scope are adjacent, in insertion order.
 pub(super) fn memory_key(scope: i64, seq: u64) -> i64 {
     scope << 32 | (seq.min(SEQ_MAX) as i64)
 }
@@ -17,7 +17,7 @@ pub(super) fn seq_from_key(key: i64) -> u64 {
     key as u64 & SEQ_MAX
 }
 
-/// The first and the last possible key of the scope's memories.
+/// Returns the first and the last possible key of the scope's memories.
 pub(super) fn key_range(row: &ScopeRow) -> (i64, i64) {
     (memory_key(row.number, 0), memory_key(row.number, SEQ_MAX))
 }

@@ -227,7 +227,7 @@ async fn try_execute(
 pub(crate) struct Adk(Oracle);
 
 impl Adk {
-    /// `None` if ADK is not installed.
+    /// Starts ADK; `None` if it is not installed.
     pub(crate) fn start(test: &str) -> Option<Adk> {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/artifacts/oracle.py");
         Oracle::start(Reference::Adk, test, script).map(Adk)

@@ -14,7 +14,7 @@ async fn in_memory_harness() -> ArtifactHarness {
     .await
 }
 
-/// A second service opens the folder as another process would.
+/// Creates a harness whose second service opens the folder as another process would.
 async fn folder_harness() -> ArtifactHarness {
     let folder = retain_testkit::scratch::folder();
     ArtifactHarness::new(Persistence::Durable, move || {

@@ -144,7 +144,7 @@ async fn open_services(folder: &Path) -> [(&'static str, OurService); 2] {
 struct Adk(Oracle);
 
 impl Adk {
-    /// `None` if ADK is not installed.
+    /// Starts ADK; `None` if it is not installed.
     fn start(folder: &Path) -> Option<Adk> {
         let script = concat!(
             env!("CARGO_MANIFEST_DIR"),

@@ -497,7 +497,7 @@ impl Generator {
         Some(*self.random.pick(&alive))
     }
 
-    /// Usually picks a session that exists.
+    /// Picks a session, usually one that exists.
     fn pick_session(&mut self) -> usize {
         let any = self.random.below(self.sessions.len());
         if self.random.chance(90) {

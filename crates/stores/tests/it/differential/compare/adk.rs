@@ -18,7 +18,7 @@ pub(crate) enum Service {
 impl Service {
     pub(crate) const ALL: [Service; 3] = [Service::Memory, Service::Sqlite, Service::Database];
 
-    /// The name that the oracle uses.
+    /// Returns the name that the oracle uses.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Service::Memory => "memory",
