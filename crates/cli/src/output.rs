@@ -43,7 +43,8 @@ pub(crate) fn print_line(text: fmt::Arguments<'_>) -> anyhow::Result<()> {
     check(writeln!(io::stdout(), "{text}"))
 }
 
-/// Ignores a failed write, because there is no other output on which to report it.
+/// Prints a line to standard error. Ignores a failed write, because there is no other output on
+/// which to report it.
 pub(crate) fn note_line(text: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Listen until told to stop, then wait for running requests.
+//! Accepts connections until the server is told to stop, then waits for running requests.
 
 use std::{convert::Infallible, future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -125,7 +125,7 @@ impl Connection {
             permit: _permit,
         } = self;
         let _counted = guards.metrics.connection();
-        // Without Nagle's algorithm, which would delay events.
+        // Disable Nagle's algorithm, which would delay events.
         let _ = socket.set_nodelay(true);
         let limits = guards.limits;
         let socket = TokioIo::new(TimedSocket::new(

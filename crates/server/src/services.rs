@@ -33,7 +33,7 @@ pub struct Services {
 }
 
 impl Services {
-    /// Services whose memory has ADK's methods alone.
+    /// Creates services whose memory has only ADK's operations.
     pub fn new(
         sessions: Arc<dyn SessionLog>,
         memory: Arc<dyn MemoryService>,
@@ -69,7 +69,7 @@ pub struct Server {
     pub apps: Apps,
 }
 
-/// The state of handlers.
+/// The state that axum passes to handlers.
 pub(crate) type Shared = Arc<Server>;
 
 impl Server {

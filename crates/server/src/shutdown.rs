@@ -49,7 +49,7 @@ impl Default for Shutdown {
 pub(crate) struct PhaseWatcher(watch::Receiver<Phase>);
 
 impl PhaseWatcher {
-    /// Returns when the phase is reached.
+    /// Waits until the phase is reached.
     pub(crate) async fn reached(&mut self, phase: Phase) {
         if self.0.wait_for(|now| *now >= phase).await.is_err() {
             // The sender is gone without a shutdown, so wait forever.

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep};
 
-/// The time budget of one client. Only time spent waiting for it counts.
+/// The time budget of one client. Only time spent waiting for the client counts.
 #[derive(Debug)]
 pub(crate) struct StallTimer {
     /// The initial and maximum time.

@@ -20,8 +20,8 @@ pub(crate) struct TimedSocket<S> {
 }
 
 impl<S> TimedSocket<S> {
-    /// Time out after `budget` of waiting for the client. Written bytes earn more time at this
-    /// rate.
+    /// Wraps a socket. A write fails once the server has waited `budget` for the client; written
+    /// bytes restore the budget, one second for each `bytes_per_second` bytes.
     pub(crate) fn new(socket: S, budget: Duration, bytes_per_second: u64) -> TimedSocket<S> {
         TimedSocket {
             socket,

@@ -18,7 +18,7 @@ pub(crate) struct Backup {
 }
 
 impl Backup {
-    /// Returns when the copy is on the disk.
+    /// Copies the database. Returns when the copy is on disk.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         Database::backup(&self.store.store, &self.file).await?;
         say!("wrote {}", self.file.display());

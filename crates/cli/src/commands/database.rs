@@ -84,7 +84,8 @@ impl Database {
     pub(crate) async fn upgrade(uri: &str) -> anyhow::Result<Database> {
         #[cfg(feature = "postgres")]
         if PostgresOptions::is_address(uri) {
-            // Not `existing`, which never upgrades; so a misspelled name must fail here.
+            // `existing` would not upgrade the schema. Without it, opening creates missing tables,
+            // so reject a misspelled name here.
             let options = PostgresOptions::from_uri(uri)?;
             anyhow::ensure!(
                 PostgresStore::is_set_up(&options).await?,

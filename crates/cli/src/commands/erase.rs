@@ -23,7 +23,7 @@ pub(crate) struct Erase {
 }
 
 impl Erase {
-    /// Prints the receipt.
+    /// Erases the user and prints the receipt.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         if !self.yes {
             anyhow::bail!(

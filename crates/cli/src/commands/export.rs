@@ -26,7 +26,7 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    /// Writes to standard output.
+    /// Writes the export to standard output.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let sessions = self.store.open_to_read().await?.sessions();
         let app = self.app;

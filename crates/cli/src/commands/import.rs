@@ -17,7 +17,7 @@ pub(crate) struct Import {
 }
 
 impl Import {
-    /// Reads standard input.
+    /// Imports the sessions from standard input and prints their number.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let sessions = self.store.open().await?.sessions();
         let lines = BufReader::new(tokio::io::stdin()).lines();

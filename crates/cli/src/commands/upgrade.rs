@@ -21,7 +21,7 @@ pub(crate) struct Upgrade {
 }
 
 impl Upgrade {
-    /// Prints the schema version, and what is left to finish.
+    /// Upgrades the schema, and prints its version and what is left to finish.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let database = Database::upgrade(&self.store.store).await?;
         let store = database.store();

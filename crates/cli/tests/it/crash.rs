@@ -135,8 +135,8 @@ fn run_and_kill(store: &str, clients: &mut [Ledger], random: &mut Random) {
     std::thread::scope(|scope| {
         for client in clients {
             let lines = random.below(LINES as u64 + 1) as usize;
-            // Opening takes longer than an append. Without this, a kill at line 0 would almost
-            // always come before the database is open.
+            // Opening takes longer than an append: with the short time, a kill at line 0 would
+            // almost always come before the database is open.
             let longest_us = if lines == 0 { 30_000 } else { 3_000 };
             let then = Duration::from_micros(random.below(longest_us));
             scope.spawn(move || run_until_killed(store, client, lines, then));

@@ -160,7 +160,7 @@ struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Mounts it; `None` if mounting is not permitted.
+    /// Mounts a disk of this size; `None` if mounting is not permitted.
     fn mount(megabytes: usize) -> Option<SmallDisk> {
         let folder = retain_testkit::scratch::folder();
         let mut mount = Command::new("mount");

@@ -95,7 +95,7 @@ impl Ledger {
         self.acknowledged.len()
     }
 
-    /// This client as it was before its first acknowledgement.
+    /// Returns this client as it was before its first acknowledgement.
     pub(crate) fn without_acknowledgements(&self) -> Ledger {
         Ledger {
             acknowledged: Vec::new(),

@@ -128,8 +128,8 @@ impl PowerSimulation {
         succeeded
     }
 
-    /// Compares the current database. This opens a copy, because opening changes the files behind
-    /// the recording.
+    /// Compares the current database with what was sent. Opens a copy, because opening the database
+    /// itself would change its files without a recording.
     pub(crate) async fn compare(&self) -> Vec<Fault> {
         let mut image = Image::new();
         for entry in std::fs::read_dir(&self.database_folder).unwrap() {
@@ -235,7 +235,7 @@ fn is_acknowledgement(line: &str) -> bool {
 struct Replay {
     disk: Disk,
     ledgers: Vec<Ledger>,
-    /// Output that is not yet a complete line, by its target.
+    /// Output that is not yet a complete line, by the file that the program writes it to.
     pending: HashMap<String, Vec<u8>>,
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn append_arguments(command: &mut Command, uri: &str, ledger: &Ledger
     command.args(["--app", &key.app, "--user", &key.user, "--session", &key.id]);
 }
 
-/// Events as standard input: a file, so that no thread has to write them.
+/// Returns events as standard input: a file, so that no thread has to write them.
 fn input(events: &[Arc<Event>]) -> File {
     let mut file = retain_testkit::scratch::file();
     write_lines(&mut file, events);

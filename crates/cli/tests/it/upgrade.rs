@@ -149,8 +149,8 @@ fn every_sqlite_schema_version_is_upgraded_without_loss() {
     }
 }
 
-/// Commands that only read fail on an old schema and say what to do. The newest fixture has the
-/// schema of this program.
+/// Checks that commands that only read fail on an old schema and say what to do. The newest fixture
+/// has the schema of this program.
 fn read_commands_reject_an_old_schema(store: &Store<'_>, version: u32) {
     let expected = format!("has schema version {version}, but this program reads");
     for arguments in [&EXPORT[..], &["check"]] {
@@ -172,7 +172,7 @@ fn program_works_on_the_next_sqlite_schema_until_the_upgrade_is_finished() {
     works_on_the_next_schema_until_the_upgrade_is_finished(&store);
 }
 
-/// Lets the next program upgrade the store while a server of the current one runs.
+/// Lets a program of the next version upgrade the store while a server of this version runs.
 fn works_on_the_next_schema_until_the_upgrade_is_finished(store: &Store<'_>) {
     store.succeed(Program::Current, &["upgrade"], "");
     let server = Server::with(store.folder, &["--session-service-uri", &store.uri]);

@@ -1,6 +1,6 @@
 //! The session rules, implemented once for all stores, over any [`SessionStore`].
 //!
-//! Users and the runner call it through [`SessionService`] and [`SessionLog`]. Each call applies
+//! Users and the runner call them through [`SessionService`] and [`SessionLog`]. Each call applies
 //! ADK's rules (`prepare`), waits for the lease if it begins a run (`lease_queue`), and then makes
 //! one call to the store.
 

@@ -198,7 +198,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         }
     }
 
-    /// Releases the lease, if one was taken, before the error is returned.
+    /// Releases the lease if one was taken, and returns the error.
     async fn release_after(
         &self,
         key: &SessionKey,

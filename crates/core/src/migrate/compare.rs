@@ -46,7 +46,7 @@ impl RecordField {
         Ok(RecordField::new(name, text))
     }
 
-    /// Its approximate size in memory.
+    /// Returns the approximate size of the field in memory.
     pub(super) fn bytes(&self) -> usize {
         self.text.len()
     }

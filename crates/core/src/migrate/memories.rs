@@ -305,7 +305,7 @@ fn fields(rows: &[HashedMemory]) -> Result<Vec<RecordField>> {
 fn field((record, body_hash): &HashedMemory) -> Result<RecordField> {
     let info = &record.info;
     let name = format!("memory {:?} (number {})", info.id, info.seq);
-    // A turn without an event id has its own id as event id.
+    // A memory of kind `Turn` without an event id has its own id as event id.
     let event_id = match info.kind {
         MemoryKind::Turn => info.event_id.as_ref().or(Some(&info.id)),
         MemoryKind::Direct => None,

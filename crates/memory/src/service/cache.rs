@@ -63,7 +63,7 @@ impl ScopeView {
         self.view.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Like [`read`](Self::read), unless a refresh holds the lock.
+    /// Like [`read`](Self::read), but returns `None` while a refresh holds the lock.
     pub(super) fn try_read(&self) -> Option<RwLockReadGuard<'_, View>> {
         self.view.try_read().ok()
     }

@@ -470,8 +470,9 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         let prepare = || memories.into_iter().map(PreparedMemory::new).collect();
         let prepared: Result<Vec<PreparedMemory>, MemoryError> = off_executor(prepare).await?;
         let prepared = prepared?;
-        // Leave two cases to the store: an id that repeats in the batch, because its content may
-        // change in between, and a direct memory, because the stored one may have expired.
+        // Leave two cases to the store: an id that repeats in the batch, because an earlier memory
+        // of the batch may change the stored one, and a direct memory, because the stored one may
+        // have expired.
         let is_compared = |it: &PreparedMemory| {
             it.new.kind == MemoryKind::Turn
                 && counts.get(&it.new.id).is_some_and(|count| *count == 1)
@@ -570,7 +571,7 @@ impl<S: MemoryStore> MemoryService for StoreMemoryService<S> {
         })
     }
 
-    /// The metadata becomes the metadata of the entries.
+    /// Ingests events. `custom_metadata` becomes the metadata of every entry.
     async fn add_events_to_memory(
         &self,
         app_name: &str,
@@ -584,7 +585,8 @@ impl<S: MemoryStore> MemoryService for StoreMemoryService<S> {
         added.await.map(drop)
     }
 
-    /// The metadata is merged into each entry's own, which takes precedence.
+    /// Stores memories as given. `custom_metadata` is merged into each entry's own metadata, which
+    /// takes precedence.
     async fn add_memory(
         &self,
         app_name: &str,

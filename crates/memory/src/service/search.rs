@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{MemoryQuery, index::Hit};
 
-/// Maximum size of an index that is searched on the executor; moving such a search would take
-/// longer.
+/// Maximum number of entries of an index that is searched on the executor. Moving so short a search
+/// to another thread would take longer than the search.
 const SMALL_INDEX: usize = 2000;
 /// Bytes per token, approximately.
 const TOKEN_BYTES: usize = 4;

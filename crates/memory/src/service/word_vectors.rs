@@ -11,7 +11,8 @@ use crate::static_vectors::{DIMS, StaticVector, StaticVectors};
 /// The table of word vectors; `None` if it is disabled or unavailable.
 pub(super) type WordVectors = Option<&'static StaticVectors>;
 
-/// Maximum size of a text that is embedded on the executor; moving such a text would take longer.
+/// Maximum size of the texts that are embedded on the executor. Moving so little work to another
+/// thread would take longer than the work.
 const SHORT_BYTES: usize = 16 * 1024;
 
 /// Returns the compiled-in table. The first call parses it, off the executor.

@@ -84,7 +84,7 @@ mod tests {
 
     use super::session_text;
 
-    /// The response is put together from texts without secrets, not by the writer of `Session`.
+    /// The server assembles the response from encoded parts instead of serializing `Session`.
     #[test]
     fn session_response_equals_the_session_in_adks_table() {
         let mut session = Session::new("a\"p", "ü\n", "s");

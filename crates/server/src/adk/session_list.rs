@@ -7,8 +7,8 @@ use retain_core::{
 /// The id prefixes of sessions that ADK's evaluations create; lists omit these sessions.
 const EVALUATION_PREFIXES: [&str; 2] = ["adk-eval-session-", "___eval___session___"];
 
-/// Bytes to reserve for each session, enough for little state. Growing a text of a megabyte would
-/// copy it several times.
+/// Bytes to reserve for each session, enough for a small state. Without a reservation, a text of a
+/// megabyte is copied several times as it grows.
 const SESSION_BYTES: usize = 128;
 
 /// Maximum number of sessions to reserve bytes for.

@@ -118,8 +118,8 @@ fn frame(event: &Event) -> Result<Bytes, AdkError> {
     Ok(Bytes::from(format!("data: {text}\n\n")))
 }
 
-/// The last frame of a stream with an event that has no JSON form. Only a partial event can be such
-/// an event; others fail their run when they are stored.
+/// The last frame of a stream whose next event cannot be encoded as JSON. Only a partial event can
+/// fail here: any other event would have failed the run when it was stored.
 const UNWRITABLE: &[u8] =
     b"data: {\"error\": \"an event cannot be written as JSON; the run was interrupted\"}\n\n";
 

@@ -59,7 +59,7 @@ impl Unmatched {
         answered.unwrap_or_else(|never| match never {})
     }
 
-    /// As in FastAPI, redirect a path with a redundant trailing slash.
+    /// Redirects a path with a redundant trailing slash, as FastAPI does.
     fn redirect(&self, request: &Request) -> Option<Response> {
         let requested = request.uri().path();
         let path = requested.strip_suffix('/')?;
@@ -68,7 +68,7 @@ impl Unmatched {
             return None;
         }
         let uri = with_path(request.uri(), path)?;
-        // Without a host, because clients behind a proxy use the host of the proxy.
+        // The target names no host: clients behind a proxy must use the host of the proxy.
         let target = HeaderValue::from_str(uri.path_and_query()?.as_str()).ok()?;
         let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();
         response.headers_mut().insert(header::LOCATION, target);

@@ -8,11 +8,11 @@ use retain_core::{
     adk::{ObjectSchema, Presence, UnknownFields, ValueType},
 };
 
-/// Maximum number of problems of one value. Pydantic reports all; a small body of many wrong
-/// elements would then have a large answer.
+/// Maximum number of problems of one value. Pydantic reports all of them, so that a small body with
+/// many wrong elements gets a large response.
 const PROBLEMS_MAX: usize = 50;
 
-/// Maximum size of a rejected value in a problem, about its bytes as JSON.
+/// Approximate maximum size of a rejected value in a problem, in bytes of JSON.
 const INPUT_MAX: usize = 4096;
 
 /// One validation error of a body or a query.
@@ -181,8 +181,8 @@ impl Checker {
         checked
     }
 
-    /// Pydantic's smart mode: the member that needs no conversion, or else the first that accepts
-    /// the value. If none does, the errors of all members are reported.
+    /// Checks a union in pydantic's smart mode: takes the member that needs no conversion, or else
+    /// the first that accepts the value. If none does, reports the errors of all members.
     fn union(&mut self, members: &[ValueType], value: &Json) -> Json {
         let (mut converted, mut problems) = (None, Vec::new());
         for member in members {
@@ -351,7 +351,7 @@ fn shorten(input: &Json) -> Json {
     }
 }
 
-/// Whether the value takes no more than `budget`, which this reduces. Stops as soon as it does not.
+/// Subtracts the size of the value from `budget`; returns false as soon as the budget is exceeded.
 fn fits(value: &Json, budget: &mut usize) -> bool {
     let own = match value {
         Json::String(text) => text.len(),
@@ -373,7 +373,7 @@ fn fits(value: &Json, budget: &mut usize) -> bool {
     }
 }
 
-/// Pydantic's name of a type in the path of an error.
+/// Returns pydantic's name of a type, for the path of an error.
 fn python_name(value: &ValueType) -> String {
     match value {
         ValueType::Any => "any".to_owned(),

@@ -178,8 +178,8 @@ impl From<SessionError> for Problem {
     }
 }
 
-/// The error of a rewind that could not restore an artifact. The request was valid, so an error of
-/// the artifact that would be the client's is a conflict.
+/// Returns the error of a rewind that could not restore an artifact. The rewind request itself was
+/// valid, so an artifact error that would blame the client is reported as a conflict.
 fn artifact_not_restored(
     detail: String,
     filename: String,

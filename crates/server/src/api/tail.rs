@@ -110,7 +110,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     position.ok_or_else(invalid).map(Some)
 }
 
-/// Frames to send: an event, a heartbeat or the end, each in one chunk.
+/// Returns the frames to send: an event, a heartbeat or the end, each in one chunk.
 fn frames(
     events: EventStream,
     key: KeyWatch,

@@ -23,8 +23,8 @@ use crate::{failures::log_failure, guard::Scope, routes::Access, services::Share
 
 const NDJSON: &str = "application/x-ndjson";
 
-/// Maximum length of an imported line. A line is an event or an initial state, so no exported line
-/// is longer.
+/// Maximum length of an imported line. A line has one event or one initial state, whose size limits
+/// keep every exported line shorter.
 const LINE_BYTES: usize = 80 * 1024 * 1024;
 
 /// Maximum number of lines in one chunk. Lines that are ready together are sent together.
@@ -112,8 +112,8 @@ async fn export_app(
     export(&server, ExportScope::App { app }).await
 }
 
-/// Waits for the first line, so that an immediate failure sets the status. A later failure aborts
-/// the response: half an export must not look complete.
+/// Exports sessions. Waits for the first line, so that an immediate failure sets the status. A
+/// later failure aborts the response: half an export must not look complete.
 async fn export(server: &Shared, scope: ExportScope) -> Result<Response, Problem> {
     let mut lines = server.services.sessions.export(scope);
     let first = lines.next().await.transpose()?;

@@ -69,7 +69,7 @@ pub struct Guards {
 }
 
 impl Default for Guards {
-    /// Guards that require no API keys and have the default limits.
+    /// Creates guards that require no API keys and have the default limits.
     fn default() -> Guards {
         Guards {
             origins: Origins::default(),

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::guard::guard_request;
 
-    /// Routes that panic or never respond, behind guards.
+    /// Creates routes that panic or never respond, behind guards.
     fn router(guards: &Arc<Guards>) -> Router {
         let panics = async || -> &'static str { panic!("on purpose") };
         Router::new()

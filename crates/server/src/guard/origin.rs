@@ -191,7 +191,8 @@ impl Cors {
     /// Allows a page of an allowed origin to read the response.
     pub(super) fn allow(&self, headers: &mut HeaderMap) {
         if self.is_on && !self.allows_all {
-            // Even if the request has no origin: a cache must not serve its response to a page.
+            // Add it even if the request has no origin: a cache must not serve this response to a
+            // page of another origin.
             headers.append(header::VARY, HeaderValue::from_static("Origin"));
         }
         let Some(origin) = &self.origin else {

@@ -40,8 +40,8 @@ struct PendingRoot {
 }
 
 impl Traces {
-    /// The layer that the program's `tracing` subscriber needs to record runs. One layer serves all
-    /// servers with these traces.
+    /// Returns the layer that the program's `tracing` subscriber needs to record runs. One layer
+    /// serves all servers with these traces.
     ///
     /// ```
     /// use retain_server::Dev;
@@ -188,7 +188,7 @@ impl Fields {
             "otel.name" => self.name = value.as_str().map(str::to_owned),
             // The attribute `error.type` names the error already.
             "otel.status_description" => {}
-            // OpenTelemetry defines a list, and a call has one finish reason.
+            // OpenTelemetry defines a list here; a model call has one finish reason.
             name @ "gen_ai.response.finish_reasons" => {
                 self.attributes.insert(name, vec![value]);
             }

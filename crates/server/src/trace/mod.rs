@@ -60,7 +60,7 @@ struct RunId {
     invocation: String,
 }
 
-/// One run.
+/// The trace of one run.
 #[derive(Debug)]
 struct RunTrace {
     /// The id of its root span.

@@ -27,10 +27,9 @@ impl KeyStore for InMemoryKeyStore {
         key.check()?;
         let mut keys = self.lock();
         if keys.iter().any(|existing| existing.id == key.id) {
-            return Err(SessionError::invalid(
-                "API key id",
-                "is already in use; try again",
-            ));
+            let what = format!("API key id {:?}", key.id);
+            let reason = "already exists; create the key again to get a new id";
+            return Err(SessionError::invalid(what, reason));
         }
         keys.push(key.clone());
         Ok(())

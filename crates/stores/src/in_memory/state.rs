@@ -1,4 +1,4 @@
-//! Stores state: all values of a session's own keys, and the keys that sessions share.
+//! Stores state: current and past values of each session's own keys, and the current shared state.
 
 use std::{
     borrow::Cow,
@@ -88,10 +88,10 @@ fn newest(values: &Values) -> Option<&Json> {
     values.last().and_then(|(_, value)| value.as_ref())
 }
 
-/// The new state keys of the app and of the user; `None` where nothing changes.
+/// The new shared state of the app and of the user; `None` where nothing changes.
 pub(super) type SharedUpdate = (Option<JsonMap>, Option<JsonMap>);
 
-/// The keys that sessions share, by app and by user.
+/// The shared state: `app:` values by app, `user:` values by app and user.
 #[derive(Debug, Default)]
 pub(super) struct SharedState {
     pub(super) apps: HashMap<String, JsonMap>,

@@ -4,7 +4,7 @@ use retain_core::{SessionKey, store_rules::CHANGE_POLL};
 
 use super::{InMemoryStore, schema::SessionLog};
 
-/// Returns when the session may have events after `position`, or after [`CHANGE_POLL`].
+/// Waits until the session may have events after `position`, at most [`CHANGE_POLL`].
 pub(super) async fn changed(store: &InMemoryStore, key: &SessionKey, position: u64) {
     let notification = store.hub.listen(key);
     let now_us = store.now_us();

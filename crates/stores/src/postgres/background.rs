@@ -17,7 +17,8 @@ pub(super) struct BackgroundJobs {
     vacuum: BackgroundJob,
 }
 
-/// A job that one task at a time runs. Requesting a job that is already due changes nothing.
+/// A job that at most one task runs at a time. Requesting a job that is already due changes
+/// nothing.
 #[derive(Debug, Default)]
 struct BackgroundJob {
     is_due: AtomicBool,

@@ -17,7 +17,7 @@ pub(super) struct HeadCache(Mutex<LruCache<SessionKey, CachedHead>>);
 
 impl Default for HeadCache {
     fn default() -> HeadCache {
-        // Unbounded, because a cache with a capacity would reserve its memory up front.
+        // A bounded cache would reserve its memory up front. `insert` enforces the limit instead.
         HeadCache(Mutex::new(LruCache::unbounded()))
     }
 }

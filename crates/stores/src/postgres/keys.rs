@@ -132,7 +132,7 @@ async fn add(database: &Database, key: &ApiKey, is_sent: &mut bool) -> Result<()
     if existing.is_some_and(|existing| was_sent && existing.hash == key.hash) {
         Ok(())
     } else {
-        Err(id_conflict().into())
+        Err(id_conflict(key).into())
     }
 }
 

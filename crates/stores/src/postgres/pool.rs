@@ -289,7 +289,7 @@ pub(super) struct Transaction {
 }
 
 /// Limits how long a process that hangs or has lost its network blocks others: the server aborts
-/// its transaction, and those that wait for its locks time out and retry.
+/// its transaction, and transactions that wait for its locks time out and are retried.
 macro_rules! transaction_timeouts {
     () => {
         "SET LOCAL idle_in_transaction_session_timeout = '10s'; SET LOCAL lock_timeout = '12s'"
@@ -361,7 +361,8 @@ impl Transaction {
         self.client().execute(statement, &params).await
     }
 
-    /// Commits. If this fails, the statements sent before have failed too.
+    /// Commits. The caller must also check the results of the statements sent before: if one of them
+    /// failed, PostgreSQL rolls back and `COMMIT` still returns no error.
     pub(super) async fn commit(&self) -> Result<(), Error> {
         self.client().batch_execute("COMMIT").await
     }

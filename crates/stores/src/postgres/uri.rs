@@ -74,7 +74,7 @@ fn strip_scheme(uri: &str) -> Option<&str> {
     SCHEMES.contains(&name).then_some(rest)
 }
 
-/// Returns the index at which the driver ends the user name and password: after the first @.
+/// Returns where the driver ends the user name and password: the index after the first @.
 fn credentials_end(rest: &str) -> usize {
     rest.find('@').map_or(0, |at| at + 1)
 }

@@ -1,4 +1,4 @@
-//! Artifact rows: a version is stored as a JSON part without its bytes, and the bytes.
+//! Artifact rows: the bytes of a version, and its part as JSON without the bytes.
 
 use retain_core::{
     ArtifactAddress, ArtifactError, ArtifactVersion, BoxError, Bytes, Json, NewArtifact, Part,

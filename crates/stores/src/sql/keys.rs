@@ -17,6 +17,7 @@ pub(crate) fn with_scopes(mut key: ApiKey, scopes: &str) -> Result<ApiKey> {
 }
 
 /// Returns the error for a new key whose id exists.
-pub(crate) fn id_conflict() -> SessionError {
-    SessionError::invalid("API key id", "is already in use; try again")
+pub(crate) fn id_conflict(key: &ApiKey) -> SessionError {
+    let reason = "already exists; create the key again to get a new id";
+    SessionError::invalid(format!("API key id {:?}", key.id), reason)
 }

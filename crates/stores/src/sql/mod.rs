@@ -125,7 +125,7 @@ pub(crate) fn state_value(owner: &dyn Fn() -> SessionKey, key: &str, text: &str)
     Json::parse(text).map_err(|e| SessionError::corrupt_state(&owner(), key, e))
 }
 
-/// Fails as corrupt if `found` is not the expected position, which means that an event is missing.
+/// Reports corruption if `found` is not the expected position: an event is then missing.
 pub(crate) fn check_next(key: &SessionKey, expected: u64, found: u64) -> Result<()> {
     if expected == found {
         return Ok(());

@@ -98,7 +98,7 @@ impl KeyStore for SqliteKeyStore {
         let add = move |connection: &Connection| match insert(connection, &key)
             .map_err(|e| failed("add an API key", e))?
         {
-            0 => Err(id_conflict()),
+            0 => Err(id_conflict(&key)),
             _ => Ok(()),
         };
         self.writer.write("add an API key", add).await

@@ -101,7 +101,7 @@ fn read_version(connection: &Connection) -> rusqlite::Result<u64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Reads the applied migrations, from the number alone if the file is too old to record them.
+/// Reads the applied migrations. A file too old to record them has only the schema version.
 fn read_applied(connection: &Connection) -> rusqlite::Result<Vec<AppliedMigration>> {
     let version = read_version(connection)?;
     if version < RECORDED_FROM {
@@ -149,7 +149,7 @@ impl Opener<'_> {
         Ok(())
     }
 
-    /// Whether the file is a Retain database: true, or false if it is empty. Rejects other files.
+    /// Returns true for a Retain database and false for an empty file. Rejects any other file.
     pub(super) fn check_application(&self, connection: &Connection) -> Result<bool> {
         // Read from one snapshot, because another process may be creating the database now.
         let snapshot = connection.unchecked_transaction();
@@ -186,7 +186,8 @@ impl Opener<'_> {
     /// Reads the schema. Fails if this program must not use the file.
     fn read_schema(&self, connection: &Connection, migrations: &[Migration]) -> Result<Schema> {
         let read = || {
-            // Another process may be migrating the file, so number and list need one snapshot.
+            // Another process may be migrating the file, so read the version and the list of
+            // migrations from one snapshot.
             let _snapshot = match connection.is_autocommit() {
                 true => Some(connection.unchecked_transaction()?),
                 false => None,
@@ -247,7 +248,7 @@ impl Opener<'_> {
             transaction.execute_batch(migration.expand)?;
             let versions = match version.cmp(&RECORDED_FROM) {
                 Ordering::Less => 1..1,
-                // Its table also records the earlier migrations.
+                // This version adds the table of migrations, which also records the earlier ones.
                 Ordering::Equal => 1..version + 1,
                 Ordering::Greater => version..version + 1,
             };

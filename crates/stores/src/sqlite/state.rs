@@ -1,4 +1,4 @@
-//! Writes state: a session's own keys with their history, and the keys that sessions share.
+//! Writes state: a session's own keys with their past values, and the shared state.
 
 use retain_core::{
     Changes, Json, JsonMap, LimitKind, Result, ScopedState, SessionKey, check_growth,

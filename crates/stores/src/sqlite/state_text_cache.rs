@@ -46,7 +46,8 @@ pub(super) struct StateTexts {
 }
 
 impl StateTexts {
-    /// `parts` has each log's number, position and range of the text.
+    /// Creates the cached states. `parts` has the number and position of each log, and its range of
+    /// `text`.
     pub(super) fn new(
         text: Arc<String>,
         parts: impl Iterator<Item = (i64, u64, Range<usize>)>,

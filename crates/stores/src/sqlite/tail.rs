@@ -9,7 +9,8 @@ use retain_core::{ReadDetail, SessionKey, Window, store_rules::CHANGE_POLL};
 
 use super::{SqliteStore, read};
 
-/// Maximum number of version checks per waiter. It then returns, so that the caller reads again.
+/// Maximum number of version checks per waiter. The waiter then returns, so that the caller reads
+/// again.
 const CHECKS_MAX: usize = 150;
 
 /// Counts the commits of other processes. All waiters share one version check per interval.
@@ -73,7 +74,7 @@ impl ForeignWrites {
     }
 }
 
-/// Returns when the session may have events after `position`, or after a time limit.
+/// Waits until the session may have events after `position`, or until a time limit.
 pub(super) async fn changed(store: &SqliteStore, key: &SessionKey, position: u64) {
     let mut notification = store.hub.listen(key);
     let count_changes = || {

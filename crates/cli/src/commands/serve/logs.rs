@@ -1,5 +1,5 @@
-//! Starts the log on standard error, which contains no message content above level `debug`, and the
-//! traces for the web UI and the exporter.
+//! Starts the log on standard error, and the traces for the web UI and the exporter. Above level
+//! `debug`, the log contains no message content.
 
 use std::io::stderr;
 

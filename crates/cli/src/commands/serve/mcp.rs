@@ -8,9 +8,8 @@ use retain::{
 /// ADK's switch for MCP servers that are child processes. It is off by default in ADK and on here.
 const SWITCH: &str = "ADK_ALLOW_CONFIG_STDIO_MCP_SERVERS";
 
-/// Lets agent configurations use MCP servers. They may also start one as a child process, because
-/// only the operator writes to the folder of agents; an operator who does not trust it sets the
-/// switch to 0.
+/// Lets agent configurations use MCP servers and start them as child processes: only the operator
+/// writes to the folder of agents. An operator who does not trust the folder sets the switch to 0.
 pub(super) fn register(registry: ConfigRegistry) -> ConfigRegistry {
     let switch = std::env::var(SWITCH).ok();
     mcp::register(registry, child_processes(switch.as_deref()))

@@ -93,8 +93,8 @@ fn offline() -> BuiltInModel {
     }
 }
 
-/// Settings of the providers from the environment. The section `models` of the settings file adds
-/// those that the environment does not set.
+/// Reads the settings of the providers from the environment. The section `models` of the settings
+/// file adds those that the environment does not set.
 #[cfg(feature = "models")]
 fn model_settings(settings: &Settings) -> anyhow::Result<retain::model::ModelSettings> {
     use retain::model::ModelSettings;
@@ -154,7 +154,7 @@ fn unknown_setting(provider: &str, name: &str) -> String {
 #[cfg(feature = "models")]
 const HTTP: &str = "http";
 
-/// Timeouts in seconds and retries, from the section [`HTTP`].
+/// Reads timeouts in seconds and retries from the section [`HTTP`].
 #[cfg(feature = "models")]
 fn http_settings(settings: &Settings) -> anyhow::Result<retain::model::HttpSettings> {
     use super::settings::SettingValue;

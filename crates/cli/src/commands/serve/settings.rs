@@ -315,7 +315,7 @@ pub(super) struct LlmCallLimit {
 }
 
 impl LlmCallLimit {
-    /// Follows ADK: 0 or less disables the limit.
+    /// Converts the setting as ADK does: 0 or less disables the limit.
     fn new(number: i64) -> LlmCallLimit {
         let limit = (number > 0).then(|| u32::try_from(number).unwrap_or(u32::MAX));
         LlmCallLimit { limit }

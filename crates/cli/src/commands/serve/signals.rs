@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::output::note;
 
-/// Completes at the first stop signal. The second one exits the process.
+/// Returns a future that completes at the first stop signal. The second signal exits the process.
 pub(super) fn stop() -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
     let listen = |kind| signal(kind).context("cannot listen for signals");
     let mut interrupt = listen(SignalKind::interrupt())?;

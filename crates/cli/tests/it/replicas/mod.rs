@@ -30,7 +30,8 @@ use crate::{program::uri, seed, times};
 /// A function that kills servers or the database while clients append.
 type Disruption<'a> = dyn Fn(&Load<'_>, &mut Random) + Sync + 'a;
 
-/// Lets clients append during failures that they notice, and compares.
+/// Lets clients append during failures that they notice, and compares what they sent with the
+/// store.
 fn append_during_failures(
     cluster: Cluster,
     clients: usize,

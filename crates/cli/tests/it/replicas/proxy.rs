@@ -17,9 +17,9 @@ use std::{
 pub(super) enum Cut {
     /// The write does not reach the database.
     Before,
-    /// Half of the write reaches it.
+    /// Half of the write reaches the database.
     Within,
-    /// The whole write reaches it, but the answer is lost.
+    /// The whole write reaches the database, but the answer is lost.
     After,
 }
 
@@ -37,7 +37,7 @@ struct ProxyState {
     mark: Vec<u8>,
     next: Mutex<Option<Cut>>,
     cuts: AtomicUsize,
-    /// Number of cuts after which the database had committed.
+    /// Number of connections cut after the database had committed.
     committed: AtomicUsize,
 }
 

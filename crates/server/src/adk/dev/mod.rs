@@ -1,4 +1,4 @@
-//! What ADK's web UI needs besides the API: its files, graphs of agents and traces of runs.
+//! The routes of ADK's web UI besides the API: its files, graphs of agents and traces of runs.
 //!
 //! ```text
 //! ui.rs (files) · graph.rs, dot.rs (graphs) · trace.rs · builder.rs (YAML) · evals.rs

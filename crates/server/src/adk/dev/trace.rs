@@ -66,7 +66,7 @@ async fn session_of_app(
     session_spans(&dev, &server, Some(&app), &session).await
 }
 
-/// Returns the spans of one session. The path has no user, so several sessions can have the id; the
+/// Returns the spans of one session. The path has no user: of several sessions with this id, the
 /// one that ran last is returned.
 async fn session_spans(
     dev: &DevOnly,
@@ -83,8 +83,8 @@ async fn session_spans(
     Ok(json(Vec::<Json>::new()))
 }
 
-/// Whether a session exists. Delete its traces if it does not, because another process may have
-/// deleted it.
+/// Whether a session exists. If not, another process may have deleted it, so this deletes its
+/// traces.
 async fn session_exists(
     dev: &DevOnly,
     server: &Shared,

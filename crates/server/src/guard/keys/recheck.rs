@@ -66,7 +66,8 @@ impl KeyWatch {
         }
     }
 
-    /// Returns the status of the key: looked up after a pause, cached for a while if events arrive.
+    /// Returns the status of the key. After a pause (`was_silent`) it is looked up; while events
+    /// arrive, a valid status is cached for [`STATUS_MAX_AGE`].
     pub(crate) async fn verify(&mut self, was_silent: bool) -> KeyStatus {
         if !was_silent && self.verified_at.elapsed() < STATUS_MAX_AGE {
             return KeyStatus::Valid;

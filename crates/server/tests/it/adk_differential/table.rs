@@ -67,7 +67,7 @@ fn upgrade_from_adk_2_12_changes_only_package_versions() {
     assert_eq!(old, [format!("-{before}")]);
 }
 
-/// Long: it needs a second google-adk.
+/// Runs only with `RETAIN_LONG`, because it needs a second google-adk.
 #[test]
 fn committed_upgrade_equals_the_difference_between_the_generated_tables() {
     let test = "committed_upgrade_equals_the_difference_between_the_generated_tables";

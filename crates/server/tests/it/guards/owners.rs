@@ -68,7 +68,7 @@ fn path_for(route: &RouteInfo, user: &str) -> String {
     filled.collect::<Vec<_>>().join("/")
 }
 
-/// Queries that name the user. A route may reject unknown parameters.
+/// Returns queries that name the user. A route may reject unknown parameters.
 fn queries(user: &str) -> [String; 4] {
     [
         String::new(),
@@ -78,7 +78,7 @@ fn queries(user: &str) -> [String; 4] {
     ]
 }
 
-/// Bodies of which some name the user.
+/// Returns bodies; some of them name the user.
 fn bodies(user: &str) -> [String; 5] {
     let message = r#"{"role":"user","parts":[{"text":"What is my word?"}]}"#;
     [

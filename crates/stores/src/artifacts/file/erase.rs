@@ -1,7 +1,8 @@
 //! Erases a user by moving the user's folders to the trash and removing them there.
 //!
-//! `users/ada` contains the folders of user `ada` and also the folder of user `ada/b`. So only
-//! `artifacts` and `sessions` inside it are removed: no user name with several parts contains them.
+//! `users/ada` contains the folders of user `ada` and also the folder of user `ada/b`. So an erase
+//! removes only `artifacts` and `sessions` inside it. A user name of several parts must not contain
+//! these two names, so they never belong to another user.
 
 use std::{
     fs, io,

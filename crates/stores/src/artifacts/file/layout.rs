@@ -11,7 +11,7 @@ use retain_core::{ArtifactAddress, ArtifactError, BoxError};
 
 use super::{failed, folders_in, is_absent};
 
-/// The folder with an artifact's versions. No artifact name contains it as a path part.
+/// The folder with an artifact's versions. Artifact names must not contain it as a path part.
 pub(super) const VERSIONS: &str = "versions";
 
 /// The folder with the artifacts of a user or session.
@@ -207,8 +207,8 @@ impl ArtifactFolder {
         self.read(version, &path)
     }
 
-    /// Reads a version's file; `None` if it does not exist. Fails as corrupt if the path is not a
-    /// regular file, such as a symbolic link.
+    /// Reads a version's file; `None` if it does not exist. Reports corruption if the path is a
+    /// symbolic link or anything else that is not a regular file.
     pub(super) fn read(&self, version: u64, path: &Path) -> Result<Option<Vec<u8>>, ArtifactError> {
         let read = || -> io::Result<Vec<u8>> {
             if !fs::symlink_metadata(path)?.is_file() {

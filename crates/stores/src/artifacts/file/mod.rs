@@ -82,8 +82,8 @@ impl FileArtifactStore {
     }
 
     /// Opens the folder for exclusive use, and removes the pending folders of interrupted saves, so
-    /// that version numbers have no gaps. If another process is saving an artifact at this time,
-    /// its version is lost.
+    /// that version numbers have no gaps. A version that another process is saving at this time is
+    /// lost.
     pub fn open_alone(root: impl AsRef<Path>) -> Result<FileArtifactStore, ArtifactError> {
         let store = FileArtifactStore::open(root)?;
         let cleared = write::remove_pending(store.folder.layout.root());
@@ -321,7 +321,8 @@ impl Folder {
         Ok(names)
     }
 
-    /// Lists the artifact names of a scope, as given when the newest version was saved.
+    /// Lists the artifact names of a scope, each spelled as in its newest version if the metadata
+    /// records the name.
     fn list_scope(&self, scope: &Path, prefix: &str) -> Result<Vec<String>, ArtifactError> {
         let error = |e| failed("list artifacts", e);
         let (mut names, mut open) = (Vec::new(), vec![scope.to_owned()]);

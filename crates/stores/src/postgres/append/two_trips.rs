@@ -53,8 +53,8 @@ enum NextStep<'a> {
     Write(Box<AppendWrites<'a>>),
 }
 
-/// Appends a batch and returns the head for the cache. `sent` holds the unconfirmed append of an
-/// earlier attempt, and while this attempt commits, its own.
+/// Appends a batch and returns the head for the cache. `sent` holds the append whose commit is not
+/// confirmed: that of an earlier attempt, or of this one while it commits.
 pub(super) async fn append(
     database: &Database,
     key: &SessionKey,

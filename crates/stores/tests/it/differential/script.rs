@@ -75,7 +75,7 @@ pub(crate) enum Op {
         after: Option<f64>,
         slot: Option<usize>,
     },
-    /// Read the session `target` by its trimmed id, or (`None`) read by an id that Retain rejects.
+    /// Read the session `target` by its trimmed id. `None`: read by an id that Retain rejects.
     GetById {
         app: String,
         user: String,
@@ -93,7 +93,8 @@ pub(crate) enum Op {
         app: String,
         user: String,
     },
-    /// Append through a held copy. `stale` is true if the session was written after that read.
+    /// Append through a held copy. `stale` is true if the session was written after the copy was
+    /// read.
     Append {
         slot: usize,
         event: Json,

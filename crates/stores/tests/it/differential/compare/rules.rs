@@ -21,7 +21,7 @@ rules! {
     /// accepts it: nothing is lost, because the store merges state key by key.
     StaleWritersAreAccepted,
     /// ADK's durable services return events sorted by timestamp. Retain returns them in order of
-    /// arrival, because clocks go backward and differ.
+    /// arrival, because the clocks of two machines differ, and any clock may go backward.
     OrderIsArrival,
     /// `DatabaseSessionService` sorts events of equal time by id. Retain returns them in order of
     /// arrival.
@@ -70,7 +70,7 @@ rules! {
     LastUpdateTimeIsExact,
     /// ADK drops unknown event fields. Retain keeps them.
     UnknownFieldsAreKept,
-    /// ADK rejects events with an unknown action. Retain keeps it.
+    /// ADK rejects events with an unknown action. Retain keeps the action.
     UnknownActionsAreKept,
     /// ADK 2.13 writes an empty `nodeInfo` into every event. Retain writes it only if it was given.
     NodeInfoIsNotInvented,

@@ -164,7 +164,7 @@ async fn migration_copies_everything_and_keeps_the_source_unchanged() {
     }
     assert_eq!(report.copied, report.counts);
     let mut expected = MigrationCounts::default();
-    // Per app: long, fork, one with a TTL of an hour, and two of other users.
+    // Sessions per app: `long`, `fork`, one with a TTL of an hour, and two of other users.
     expected.sessions = 15;
     expected.events = 3 * (33 + 26);
     expected.shared_keys = 3 * 3 + 1;
