@@ -12,7 +12,9 @@ use retain::{
     artifact::{ArtifactService, SqliteArtifactService},
     memory::{Embedder, LongTermMemory, StoreMemoryService},
     session::SqliteOptions,
-    store::{KeyStore, MemoryStore, SqliteStore, TransferStore},
+    store::{
+        ArtifactStore, KeyStore, MemoryStore, SqliteStore, StoreArtifactService, TransferStore,
+    },
 };
 
 use super::missing_feature;
@@ -21,13 +23,15 @@ use super::missing_feature;
 pub(crate) const SUPPORTED_URIS: &str = "sqlite:///relative.db, sqlite:////absolute.db, \
                                     postgresql://user@host/database";
 
-/// What to do if the database does not exist.
+/// How a store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum IfMissing {
-    /// Create it.
+pub(crate) enum OpenMode {
+    /// Create the store if it does not exist.
     Create,
-    /// Fail: a misspelled name must not create an empty database.
-    Refuse,
+    /// Fail if the store does not exist: a misspelled name must not create an empty one.
+    Existing,
+    /// Like `Existing`, and change nothing. The store must have the schema of this program.
+    ReadOnly,
 }
 
 /// A database with sessions, memories, artifacts and API keys.
@@ -42,11 +46,12 @@ pub(crate) enum Database {
 
 impl Database {
     /// Opens the database at `uri`.
-    pub(crate) async fn open(uri: &str, if_missing: IfMissing) -> anyhow::Result<Database> {
+    pub(crate) async fn open(uri: &str, mode: OpenMode) -> anyhow::Result<Database> {
         #[cfg(feature = "postgres")]
         if PostgresOptions::is_address(uri) {
             let mut options = PostgresOptions::from_uri(uri)?;
-            if if_missing == IfMissing::Refuse {
+            // Opening an existing PostgreSQL database never upgrades it.
+            if mode != OpenMode::Create {
                 options = options.existing();
             }
             let address = options.uri();
@@ -59,22 +64,12 @@ impl Database {
             Database::is_address(uri),
             unsupported_uri(uri, SUPPORTED_URIS)
         );
-        let mut options = SqliteOptions::from_uri(uri)?;
-        if if_missing == IfMissing::Refuse {
-            options = options.existing();
-        }
-        let store = SqliteStore::open(options).await?;
-        Ok(Database::Sqlite(SqliteSessionService::over(store)))
-    }
-
-    /// Opens an existing database for reading. It must have the schema of this program: reading
-    /// never upgrades a database.
-    pub(crate) async fn open_to_read(uri: &str) -> anyhow::Result<Database> {
-        if !is_sqlite(uri) {
-            // An existing PostgreSQL database is never upgraded by opening it.
-            return Database::open(uri, IfMissing::Refuse).await;
-        }
-        let options = SqliteOptions::from_uri(uri)?.read_only();
+        let options = SqliteOptions::from_uri(uri)?;
+        let options = match mode {
+            OpenMode::Create => options,
+            OpenMode::Existing => options.existing(),
+            OpenMode::ReadOnly => options.read_only(),
+        };
         let store = SqliteStore::open(options).await?;
         Ok(Database::Sqlite(SqliteSessionService::over(store)))
     }
@@ -92,9 +87,9 @@ impl Database {
                 "{}: the database has no Retain tables; check the database name",
                 options.uri()
             );
-            return Database::open(uri, IfMissing::Create).await;
+            return Database::open(uri, OpenMode::Create).await;
         }
-        Database::open(uri, IfMissing::Refuse).await
+        Database::open(uri, OpenMode::Existing).await
     }
 
     /// Copies a database of any schema version to a new file.
@@ -116,6 +111,15 @@ impl Database {
         }
     }
 
+    /// The store of the sessions, for operations of the ports.
+    pub(crate) fn shared_store(&self) -> Arc<dyn TransferStore> {
+        match self {
+            Database::Sqlite(sessions) => sessions.shared_store(),
+            #[cfg(feature = "postgres")]
+            Database::Postgres(sessions, _) => sessions.shared_store(),
+        }
+    }
+
     /// Whether `uri` is the address of a database.
     pub(crate) fn is_address(uri: &str) -> bool {
         #[cfg(feature = "postgres")]
@@ -134,8 +138,8 @@ impl Database {
         }
     }
 
-    /// Returns the memories, with semantic search if there is an embedder.
-    pub(crate) fn memory(&self, embedder: Option<&Arc<dyn Embedder>>) -> Arc<dyn LongTermMemory> {
+    /// Returns the memories, with semantic search if there is an embedder, and their store.
+    pub(crate) fn memory(&self, embedder: Option<&Arc<dyn Embedder>>) -> MemoryParts {
         match self {
             Database::Sqlite(sessions) => memory_service(sessions.store().memory(), embedder),
             #[cfg(feature = "postgres")]
@@ -143,15 +147,15 @@ impl Database {
         }
     }
 
-    /// Returns the artifacts.
-    pub(crate) fn artifacts(&self) -> Arc<dyn ArtifactService> {
+    /// Returns the artifacts, and their store.
+    pub(crate) fn artifacts(&self) -> ArtifactParts {
         match self {
             Database::Sqlite(sessions) => {
-                Arc::new(SqliteArtifactService::over(sessions.store().artifacts()))
+                artifact_service(SqliteArtifactService::over(sessions.store().artifacts()))
             }
             #[cfg(feature = "postgres")]
             Database::Postgres(sessions, _) => {
-                Arc::new(PostgresArtifactService::over(sessions.store().artifacts()))
+                artifact_service(PostgresArtifactService::over(sessions.store().artifacts()))
             }
         }
     }
@@ -195,16 +199,31 @@ pub(crate) fn unsupported_uri(uri: &str, known: &str) -> String {
     format!("unsupported store URI {shown:?}; expected one of {known}")
 }
 
+/// A memory service and its store.
+pub(crate) type MemoryParts = (Arc<dyn LongTermMemory>, Arc<dyn MemoryStore>);
+
+/// An artifact service and its store.
+pub(crate) type ArtifactParts = (Arc<dyn ArtifactService>, Arc<dyn ArtifactStore>);
+
 /// Returns the memory service with its embedder, if there is one.
 pub(crate) fn memory_service<S: MemoryStore>(
     store: S,
     embedder: Option<&Arc<dyn Embedder>>,
-) -> Arc<dyn LongTermMemory> {
+) -> MemoryParts {
     let memory = StoreMemoryService::over(store);
-    match embedder {
-        Some(embedder) => Arc::new(memory.with_embedder(Arc::clone(embedder))),
-        None => Arc::new(memory),
-    }
+    let memory = match embedder {
+        Some(embedder) => memory.with_embedder(Arc::clone(embedder)),
+        None => memory,
+    };
+    let store = memory.shared_store();
+    (Arc::new(memory), store)
+}
+
+pub(crate) fn artifact_service<S: ArtifactStore>(
+    artifacts: StoreArtifactService<S>,
+) -> ArtifactParts {
+    let store = artifacts.shared_store();
+    (Arc::new(artifacts), store)
 }
 
 #[cfg(test)]
@@ -215,7 +234,7 @@ mod tests {
     #[tokio::test]
     async fn error_for_a_postgres_uri_names_the_missing_feature() {
         let uri = "postgresql+asyncpg://ada:hunter2@host/x";
-        let error = Database::open(uri, IfMissing::Create).await.unwrap_err();
+        let error = Database::open(uri, OpenMode::Create).await.unwrap_err();
         assert_eq!(
             error.to_string(),
             "this build has no PostgreSQL support: install a package, or build with --features \
@@ -225,7 +244,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn unsupported_uri_error_lists_supported_ones_and_hides_the_password() {
-        let opened = Database::open("mysql://ada:hunter2@host/x", IfMissing::Create).await;
+        let opened = Database::open("mysql://ada:hunter2@host/x", OpenMode::Create).await;
         let error = opened.unwrap_err().to_string();
         assert!(error.contains("postgresql://"), "{error}");
         assert!(!error.contains("hunter2"), "{error}");

@@ -4,13 +4,13 @@ use clap::Args;
 
 use crate::output::say;
 
-use super::Store;
+use super::{OpenMode, ServiceOptions};
 
 /// Erase all data of a user.
 #[derive(Debug, Args)]
 pub(crate) struct Erase {
     #[command(flatten)]
-    store: Store,
+    stores: ServiceOptions,
     /// App of the user
     #[arg(long)]
     app: String,
@@ -31,7 +31,12 @@ impl Erase {
                 self.user
             );
         }
-        let sessions = self.store.open_existing().await?.sessions();
+        let sessions = self
+            .stores
+            .open(OpenMode::Existing)
+            .await?
+            .services
+            .sessions;
         let receipt = sessions.erase_user(&self.app, &self.user).await?;
         say!(
             "erased: {} sessions, {} events, {} state keys, {} artifact versions, {} memories \

@@ -7,13 +7,13 @@ use tokio::io::{AsyncWriteExt as _, BufWriter};
 
 use crate::output;
 
-use super::Store;
+use super::{OpenMode, ServiceOptions};
 
 /// Export sessions as JSON Lines.
 #[derive(Debug, Args)]
 pub(crate) struct Export {
     #[command(flatten)]
-    store: Store,
+    stores: ServiceOptions,
     /// App to export
     #[arg(long)]
     app: String,
@@ -28,7 +28,12 @@ pub(crate) struct Export {
 impl Export {
     /// Writes the export to standard output.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let sessions = self.store.open_to_read().await?.sessions();
+        let sessions = self
+            .stores
+            .open(OpenMode::ReadOnly)
+            .await?
+            .services
+            .sessions;
         let app = self.app;
         let scope = match (self.user, self.session) {
             (Some(user), Some(id)) => ExportScope::Session(SessionKey::new(app, user, id)),

@@ -7,19 +7,19 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::output::say;
 
-use super::Store;
+use super::{OpenMode, ServiceOptions};
 
 /// Import sessions from JSON Lines.
 #[derive(Debug, Args)]
 pub(crate) struct Import {
     #[command(flatten)]
-    store: Store,
+    stores: ServiceOptions,
 }
 
 impl Import {
     /// Imports the sessions from standard input and prints their number.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let sessions = self.store.open().await?.sessions();
+        let sessions = self.stores.open(OpenMode::Create).await?.services.sessions;
         let lines = BufReader::new(tokio::io::stdin()).lines();
         let lines = stream::try_unfold(lines, |mut lines| async move {
             let line = lines.next_line().await.map_err(|e| SessionError::Store {

@@ -12,8 +12,8 @@ use retain::{
 use crate::output::{note, say};
 
 use super::{
-    Database, IfMissing,
-    serve::{DEFAULT_STORE, server_store_uri},
+    Database, OpenMode,
+    services::{DEFAULT_STORE, server_store_uri},
 };
 
 /// Create, list and revoke API keys.
@@ -76,7 +76,7 @@ impl Keys {
         if store == DEFAULT_STORE {
             std::fs::create_dir_all(".retain").context("cannot create the folder .retain")?;
         }
-        let keys = Database::open(&store, IfMissing::Create).await?.keys();
+        let keys = Database::open(&store, OpenMode::Create).await?.keys();
         let now_us = SystemClock.now_us();
         match self.command {
             Command::Create(create) => {

@@ -16,7 +16,7 @@ use retain::{
 
 use crate::output::say;
 
-use super::Store;
+use super::{OpenMode, ServiceOptions, ServiceSet};
 
 /// List, search, add and forget a user's memories.
 #[derive(Debug, Args)]
@@ -43,7 +43,7 @@ enum MemoryCommand {
 #[derive(Debug, Args)]
 struct UserOptions {
     #[command(flatten)]
-    store: Store,
+    stores: ServiceOptions,
     /// App of the user
     #[arg(long)]
     app: String,
@@ -54,8 +54,14 @@ struct UserOptions {
 
 impl UserOptions {
     async fn open(&self) -> anyhow::Result<Arc<dyn LongTermMemory>> {
-        Ok(self.store.open_existing().await?.memory(None))
+        long_term(&self.stores.open(OpenMode::Existing).await?)
     }
+}
+
+/// The memories of a set of services that commands have opened.
+fn long_term(set: &ServiceSet) -> anyhow::Result<Arc<dyn LongTermMemory>> {
+    let memory = set.services.long_term_memory.clone();
+    memory.context("the memory store has only ADK's word matching; name a database")
 }
 
 /// Filters of memories.
@@ -149,9 +155,9 @@ impl Memory {
 
 impl Add {
     async fn run(self) -> anyhow::Result<()> {
-        let UserOptions { store, app, user } = &self.user;
-        let database = store.open_existing().await?;
-        let (sessions, memory) = (database.sessions(), database.memory(None));
+        let UserOptions { stores, app, user } = &self.user;
+        let set = stores.open(OpenMode::Existing).await?;
+        let (sessions, memory) = (&set.services.sessions, long_term(&set)?);
         let ids = match self.session {
             Some(id) => vec![id],
             None => {

@@ -13,12 +13,14 @@ pub(crate) mod keys;
 pub(crate) mod memory;
 pub(crate) mod migrate;
 pub(crate) mod serve;
+mod services;
 pub(crate) mod upgrade;
 
 use clap::Args;
 
-pub(crate) use database::{Database, IfMissing};
+pub(crate) use database::{Database, OpenMode};
 pub(crate) use features::missing_feature;
+pub(crate) use services::{ServiceOptions, ServiceSet};
 
 /// The option `--store`.
 #[derive(Debug, Args)]
@@ -32,16 +34,11 @@ pub(crate) struct Store {
 impl Store {
     /// Opens the database and creates it if it does not exist.
     async fn open(&self) -> anyhow::Result<Database> {
-        Database::open(&self.store, IfMissing::Create).await
-    }
-
-    /// Opens an existing database. A misspelled name must not create an empty one.
-    async fn open_existing(&self) -> anyhow::Result<Database> {
-        Database::open(&self.store, IfMissing::Refuse).await
+        Database::open(&self.store, OpenMode::Create).await
     }
 
     /// Opens an existing database for reading, without upgrading its schema.
     async fn open_to_read(&self) -> anyhow::Result<Database> {
-        Database::open_to_read(&self.store).await
+        Database::open(&self.store, OpenMode::ReadOnly).await
     }
 }

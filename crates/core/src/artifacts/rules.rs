@@ -85,6 +85,11 @@ impl<S: ArtifactStore> StoreArtifactService<S> {
         &self.store
     }
 
+    /// Returns the store, shared with this service.
+    pub fn shared_store(&self) -> Arc<S> {
+        Arc::clone(&self.store)
+    }
+
     fn address(&self, key: &ArtifactKey) -> Result<ArtifactAddress, ArtifactError> {
         ArtifactAddress::from_key(key, self.store.naming())
     }

@@ -164,6 +164,11 @@ impl<S: SessionStore> StoreSessionService<S> {
         &self.store
     }
 
+    /// Returns the store, shared with this service.
+    pub fn shared_store(&self) -> Arc<S> {
+        Arc::clone(&self.store)
+    }
+
     fn key(&self, app: &str, user: &str, id: &str) -> Result<SessionKey> {
         let key = SessionKey::new(app, user, id);
         self.settings.limits.check_key(&key)?;

@@ -207,6 +207,11 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         &self.store
     }
 
+    /// Returns the store, shared with this service.
+    pub fn shared_store(&self) -> Arc<S> {
+        Arc::clone(&self.store)
+    }
+
     /// Returns the number of cached indexes and their approximate size in bytes.
     pub fn cache_size(&self) -> (usize, usize) {
         self.views.size()

@@ -13,7 +13,7 @@ use retain::{
 use super::Kind;
 use crate::commands::{
     database::{SUPPORTED_URIS, check_supported, unsupported_uri},
-    serve::folder,
+    services::folder,
 };
 
 /// How a migration uses a store.

@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 
-use crate::output::say;
+use crate::{commands::ServiceSet, output::say};
 
-use super::{BUILT_IN_APP, models::BuiltInModel, services::OpenedServices, settings::Settings};
+use super::{BUILT_IN_APP, models::BuiltInModel, settings::Settings};
 
 /// What the server prints at startup.
 pub(super) struct Announcement<'a> {
     pub(super) settings: &'a Settings,
-    pub(super) services: &'a OpenedServices,
+    pub(super) services: &'a ServiceSet,
     pub(super) apps: &'a [String],
     pub(super) model: &'a BuiltInModel,
     pub(super) needs_key: bool,
@@ -22,7 +22,7 @@ impl Announcement<'_> {
     /// Prints the lines. Programs parse the first one.
     pub(super) fn print(&self) -> anyhow::Result<()> {
         say!("Retain listens on http://{}", self.address);
-        say!("  data   {}", self.services.data);
+        say!("  data   {}", self.services.describe());
         match self.settings.agents_dir {
             Some(_) => say!("  apps   {}", self.app_names()),
             None => say!("  model  {}", self.built_in_model()),
@@ -35,7 +35,7 @@ impl Announcement<'_> {
             (true, false) => say!(
                 "  keys   required, but none is valid: all have expired or were revoked. Create one with\n    \
                  retain keys create --store {} --name first --scopes admin",
-                self.services.keys_uri
+                self.services.keys_uri()
             ),
         }
         if self.settings.agents_dir.is_none() {

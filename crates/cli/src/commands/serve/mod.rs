@@ -9,7 +9,6 @@ mod logs;
 mod mcp;
 mod models;
 mod open_files;
-mod services;
 mod settings;
 mod signals;
 
@@ -28,15 +27,16 @@ use retain::{
     tool::{load_memory_tool, preload_memory_tool},
 };
 
-use crate::output::is_closed_pipe;
+use crate::{
+    commands::{OpenMode, ServiceSet},
+    output::is_closed_pipe,
+};
 
 use address::Address;
 use announce::Announcement;
 use exports::TelemetryExport;
 use models::ServerModels;
-use services::OpenedServices;
-pub(crate) use services::folder;
-pub(crate) use settings::{DEFAULT_STORE, server_store_uri};
+pub(crate) use settings::uris_in_file;
 use settings::{PartialSettings, Settings};
 
 /// The app that is served without a folder of agents.
@@ -70,7 +70,8 @@ impl Serve {
             );
         }
         let models = models::build(&settings)?;
-        let services = OpenedServices::open(&settings, models.embedder.as_ref()).await?;
+        let services =
+            ServiceSet::open(&settings.uris, OpenMode::Create, models.embedder.as_ref()).await?;
         let has_key = settings.api_key.is_some() || services.has_key(&SystemClock).await?;
         let mut guards = build_guards(&settings, &services, &address, has_key).await?;
         guards.trace_context = exports.trace_context();
@@ -153,7 +154,7 @@ fn build_apps(
 /// and no valid API key exists (`has_key`).
 async fn build_guards(
     settings: &Settings,
-    services: &OpenedServices,
+    services: &ServiceSet,
     address: &Address,
     has_key: bool,
 ) -> anyhow::Result<Guards> {
@@ -163,7 +164,7 @@ async fn build_guards(
              Create one with\n  retain keys create --store {} --name first --scopes admin\n\
              or set RETAIN_API_KEY, or use --host 127.0.0.1, which requires no key",
             settings.host,
-            services.keys_uri,
+            services.keys_uri(),
         );
     }
     // Once a key has been created, the server requires one, even after the last one has expired.

@@ -14,12 +14,10 @@ use retain::server::ServerLimits;
 use serde::Deserialize;
 
 use super::adk_options::AdkOptions;
+use crate::commands::services::{ServiceUris, UrisInFile};
 
 /// The settings file that is read if none is named and it exists.
 const DEFAULT_FILE: &str = "retain.toml";
-
-/// The default store.
-pub(crate) const DEFAULT_STORE: &str = "sqlite:///.retain/retain.db";
 
 /// Format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
@@ -331,10 +329,8 @@ pub(super) struct Settings {
     pub(super) models: ModelSections,
     pub(super) host: String,
     pub(super) port: u16,
-    pub(super) session_service_uri: String,
-    pub(super) memory_service_uri: Option<String>,
+    pub(super) uris: ServiceUris,
     pub(super) embedder: Option<String>,
-    pub(super) artifact_service_uri: Option<String>,
     pub(super) ui_dir: Option<PathBuf>,
     pub(super) allow_origins: Vec<String>,
     pub(super) conformance: bool,
@@ -371,12 +367,12 @@ impl Settings {
             models: given.models.unwrap_or_default(),
             host: given.host.unwrap_or_else(|| "127.0.0.1".to_owned()),
             port: given.port.unwrap_or(8000),
-            session_service_uri: given
-                .session_service_uri
-                .unwrap_or_else(|| DEFAULT_STORE.to_owned()),
-            memory_service_uri: given.memory_service_uri,
+            uris: ServiceUris::new(
+                given.session_service_uri,
+                given.memory_service_uri,
+                given.artifact_service_uri,
+            ),
             embedder: given.embedder,
-            artifact_service_uri: given.artifact_service_uri,
             ui_dir: given.ui_dir,
             allow_origins: given.allow_origins.unwrap_or_default(),
             conformance: given.conformance.unwrap_or(false),
@@ -465,16 +461,14 @@ impl PartialSettings {
     }
 }
 
-/// Returns the session store that `retain serve` uses in this folder if it has no options.
-pub(crate) fn server_store_uri() -> anyhow::Result<String> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(uri) = set("RETAIN_SESSION_SERVICE_URI") {
-        let uri = uri.into_string();
-        return uri.map_err(|_| anyhow::anyhow!("RETAIN_SESSION_SERVICE_URI is not valid UTF-8"));
-    }
-    let file = set("RETAIN_CONFIG").map(PathBuf::from);
-    let uri = read(file.as_deref())?.session_service_uri;
-    Ok(uri.unwrap_or_else(|| DEFAULT_STORE.to_owned()))
+/// Returns the stores that the settings file names.
+pub(crate) fn uris_in_file(file: Option<&Path>) -> anyhow::Result<UrisInFile> {
+    let settings = read(file)?;
+    Ok(UrisInFile {
+        sessions: settings.session_service_uri,
+        memory: settings.memory_service_uri,
+        artifacts: settings.artifact_service_uri,
+    })
 }
 
 /// Reads the settings file. A file that the user names must exist.
@@ -550,7 +544,7 @@ mod tests {
     fn settings_have_the_documented_defaults() {
         let settings = settings(&[], "").unwrap();
         assert_eq!((settings.host.as_str(), settings.port), ("127.0.0.1", 8000));
-        assert_eq!(settings.session_service_uri, DEFAULT_STORE);
+        assert_eq!(settings.uris, ServiceUris::new(None, None, None));
         assert_eq!(settings.limits, ServerLimits::default());
         assert_eq!((settings.max_runs, settings.max_runs_per_user), (1024, 8));
         assert!(!settings.conformance && settings.allow_origins.is_empty());

@@ -128,8 +128,9 @@ async fn open_rejects_a_newer_schema() {
     let file = folder.path().join("s.db");
     drop(super::open_service(&file).await);
     let connection = Connection::open(&file).unwrap();
-    let version = connection.pragma_query_value(None, "user_version", |row| row.get(0));
-    let newer: u32 = version.unwrap() + 1;
+    let version: rusqlite::Result<u32> =
+        connection.pragma_query_value(None, "user_version", |row| row.get(0));
+    let newer = version.unwrap() + 1;
     let newer_row = "INSERT INTO retain_migrations \
                      SELECT max(version) + 1, 'from-the-future', 'x', max(version) + 1, '9.9.9' \
                      FROM retain_migrations";
