@@ -361,7 +361,7 @@ impl Transaction {
         self.client().execute(statement, &params).await
     }
 
-    /// Commits. The caller must also check the results of the statements sent before: if one of them
+    /// Commits. The caller must also check the results of the statements sent before: if one has
     /// failed, PostgreSQL rolls back and `COMMIT` still returns no error.
     pub(super) async fn commit(&self) -> Result<(), Error> {
         self.client().batch_execute("COMMIT").await
