@@ -7,7 +7,7 @@
 
 /// The rules that every store applies in the same way.
 pub use retain_core::store_rules as rules;
-/// For implementing a session store.
+/// Types for implementing a session store.
 pub use retain_core::{
     Admission, AppendOutcome, Batch, ChangeHub, Changes, Clock, ConnectStore, DraftId, EventLookup,
     Head, Ids, Lease, LeaseUpdate, LeaseUse, ListFields, ListQuery, Listing, LogHeader, NewEvent,
@@ -20,19 +20,19 @@ pub use retain_core::{
 pub use retain_core::{
     ApiKey, KEY_SECRET_BYTES, KeyRejection, KeyScope, KeyStore, KeyText, is_same_secret,
 };
-/// For implementing an artifact store.
+/// Types for implementing an artifact store.
 pub use retain_core::{
     ArtifactAddress, ArtifactNaming, ArtifactStore, NewArtifact, StoreArtifactService,
     StoredArtifact,
 };
-/// For implementing a memory store.
+/// Types for implementing a memory store.
 pub use retain_core::{
     ExistingMemory, MemoryBatch, MemoryChanges, MemoryEdit, MemoryMark, MemoryPlan, MemoryRecord,
     MemoryRestore, MemoryRows, MemoryScope, MemoryStore, MemoryTotals, MemoryVector, MemoryVectors,
     NewEmbedding, NewMemory, PreparedMemory, RepeatPolicy, SourceMemory, Tombstone,
     derived_memory_id, plan_batch, plan_edit, plan_edited, plan_growth, plan_restore,
 };
-/// For copying everything from one store to another.
+/// Types for copying everything from one store to another.
 pub use retain_core::{
     Migration, MigrationCounts, MigrationError, MigrationObserver, MigrationPhase, MigrationReport,
     MigrationSide, MigrationSurvey, NoObserver,

@@ -85,7 +85,7 @@ pub struct Apps {
 struct Runners {
     by_app: BTreeMap<String, Runner>,
     /// Runners of earlier versions of reloaded apps. Their runs continue, and a request that
-    /// already holds one may still start a run.
+    /// already has such a runner may still start a run.
     replaced: Vec<Runner>,
 }
 

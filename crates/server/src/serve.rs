@@ -38,8 +38,8 @@ pub async fn serve(
 }
 
 /// Serves until `stop` completes. Running requests then have the guards'
-/// [`shutdown_grace`](crate::ServerLimits::shutdown_grace) to finish; after that they are
-/// interrupted and stored as such.
+/// [`shutdown_grace`](crate::ServerLimits::shutdown_grace) to finish; the server interrupts those
+/// that do not, and stores them as interrupted.
 pub async fn serve_guarded(
     server: Arc<Server>,
     listener: TcpListener,

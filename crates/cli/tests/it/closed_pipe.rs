@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{program::uri, serve::process::retain};
 
-/// What a shell reports for a program that SIGPIPE ended.
+/// The exit code that a shell reports for a program that SIGPIPE ended.
 const CLOSED_PIPE: i32 = 141;
 
 /// A database with a session, memories and an API key; each command gets its own copy.

@@ -16,7 +16,7 @@ async fn new_database_opens_in_many_processes_at_once() {
     for round in 0..times(15, 300) {
         let folder = retain_testkit::scratch::folder();
         let store = uri(&folder.path().join("sessions.db"));
-        // The first time the database is new; the second time no process has it open.
+        // In the first round the database is new; in the second, no process has it open.
         let names = (0..PROCESSES).map(|number| format!("client{number}"));
         let mut clients: Vec<Ledger> = names.map(|name| Ledger::new(&name, 1)).collect();
         for _ in 0..2 {

@@ -32,7 +32,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// Longest possible wait, so that deadlines do not overflow.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The queues of this process: one for each session on which runs wait for the lease.
+/// The queues of this process: one for each session with runs that wait for its lease.
 #[derive(Debug, Default)]
 pub(super) struct LeaseQueues(Mutex<HashMap<SessionKey, Arc<Semaphore>>>);
 

@@ -324,7 +324,7 @@ impl<S: SessionStore> Import<'_, S> {
         })
     }
 
-    /// Writes the last line's shared state if no session has written it.
+    /// Writes the shared state of the last shared-state line, unless a session has written it.
     async fn finish_shared(&mut self) -> Result<()> {
         match self.shared.take() {
             Some(line) if !line.is_written => {

@@ -22,7 +22,7 @@ const BATCH_TIMEOUT: Duration = Duration::from_secs(300);
 /// Number of consecutive failures after which the embedder counts as unavailable. Halving a batch
 /// down to one rejected text takes seven failures.
 const FAILURES_MAX: usize = 10;
-/// How long after a failure searches start no new attempt. An ingest always starts one.
+/// Pause after a failure, in which searches start no new attempt. An ingest always starts one.
 const RETRY_PAUSE_US: i64 = 60_000_000;
 /// Timeout of the embedding of a query.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -17,7 +17,7 @@ use crate::{MemoryQuery, index::Hit};
 /// Maximum number of entries of an index that is searched on the executor. Moving so short a search
 /// to another thread would take longer than the search.
 const SMALL_INDEX: usize = 2000;
-/// Bytes per token, approximately.
+/// Approximate number of bytes per token.
 const TOKEN_BYTES: usize = 4;
 /// Maximum size of a query in bytes; longer queries are truncated.
 const QUERY_BYTES_MAX: usize = 8192;

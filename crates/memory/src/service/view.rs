@@ -21,7 +21,7 @@ use crate::{
 
 /// Approximate size of an [`IndexedFields`] and its map entry in bytes.
 const FIELDS_BYTES: usize = 120;
-/// Size of metadata in memory, as a multiple of its JSON size; approximate.
+/// Approximate size of metadata in memory, as a multiple of its JSON size.
 const METADATA_FACTOR: usize = 4;
 
 /// The indexed memories of a scope.

@@ -30,7 +30,7 @@ pub(crate) fn with_fallbacks(router: Router, server: &Arc<Server>) -> Router {
 
 /// Handles requests that match no route.
 struct Unmatched {
-    /// The routes, for paths that `/apps/{app}` was added to.
+    /// The routes that handle a path after `/apps/{app}` was added to it.
     routed: Router,
     /// The path patterns of the routes, with parameters in braces.
     paths: Vec<&'static str>,

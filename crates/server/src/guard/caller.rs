@@ -12,11 +12,11 @@ use super::fault;
 /// everything.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
-    /// The scopes of its API key; `None` if no key is required.
+    /// The scopes of the caller's API key; `None` if no key is required.
     pub scopes: Option<Vec<Scope>>,
-    /// The only app that it may access.
+    /// The only app that the caller may access; `None` allows every app.
     pub app: Option<String>,
-    /// The only user that it may access.
+    /// The only user whose data the caller may access; `None` allows every user.
     pub user: Option<String>,
 }
 

@@ -39,7 +39,7 @@ pub struct Keys {
     requests_per_second: Option<f64>,
     rates: Rates,
     rejections_per_second: Option<f64>,
-    /// Failed attempts by client address.
+    /// Failed authentications by client address.
     rejections: Rates,
     /// When the use of each key was last recorded, by key id.
     recorded_uses: Mutex<HashMap<String, i64>>,
@@ -78,7 +78,7 @@ impl Keys {
         self
     }
 
-    /// Limits the failed attempts per second of each address.
+    /// Limits the failed authentications per second of each address.
     pub fn with_rejection_limit(mut self, per_second: f64) -> Keys {
         self.rejections_per_second = Some(per_second);
         self
@@ -170,8 +170,8 @@ impl Keys {
         })
     }
 
-    /// Rejects an address with too many failed attempts. Keys that were valid before pass, because
-    /// behind a proxy all requests come from one address.
+    /// Rejects an address with too many failed authentications. Keys that were valid before pass,
+    /// because behind a proxy all requests come from one address.
     fn check_peer(
         &self,
         peer: Option<IpAddr>,

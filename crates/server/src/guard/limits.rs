@@ -27,7 +27,8 @@ pub struct ServerLimits {
     pub streams_per_key: usize,
     /// Maximum number of open streams of one user.
     pub streams_per_user: usize,
-    /// Maximum failed attempts per second of one address on average; bursts may have twice as many.
+    /// Maximum failed authentications per second of one address on average; bursts may have twice
+    /// as many.
     pub wrong_keys_per_peer: f64,
     /// Minimum bytes per second of a request body on average, after `body_timeout`.
     pub body_bytes_per_second: u64,
@@ -121,7 +122,7 @@ impl ServerLimits {
         self
     }
 
-    /// Sets the maximum failed attempts per second of one address.
+    /// Sets the maximum failed authentications per second of one address.
     pub fn with_wrong_keys_per_peer(mut self, wrong_keys_per_peer: f64) -> ServerLimits {
         self.wrong_keys_per_peer = wrong_keys_per_peer;
         self

@@ -1,8 +1,8 @@
 //! Host and Origin checks as in ADK 2.13, and CORS for the allowed origins.
 //!
-//! A page of another site must neither read nor write here, not even through a host name of its own
-//! that resolves to this machine (DNS rebinding). Programs other than browsers send no `Origin` and
-//! pass.
+//! A page of another site must neither read from nor write to this server, not even through a host
+//! name of its own that resolves to this machine (DNS rebinding). Programs other than browsers send
+//! no `Origin` and pass.
 
 use std::{collections::HashSet, net::IpAddr};
 

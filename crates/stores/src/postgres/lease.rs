@@ -24,7 +24,8 @@ statements! {
         ),
         delete_expired: "DELETE FROM retain_tickets \
                          WHERE session = $1 AND until_us <= $2 AND ticket <> $3",
-        // A ticket with at least half of its TTL left is not updated, so that polling writes nothing.
+        // A ticket with at least half of its TTL left is not updated, so that most polls write
+        // nothing.
         add: "INSERT INTO retain_tickets AS old (session, ticket, until_us) VALUES ($1, $2, $3) \
               ON CONFLICT (session, ticket) DO UPDATE SET until_us = excluded.until_us \
               WHERE excluded.until_us - old.until_us > $4",

@@ -84,7 +84,7 @@ impl<E> Failure<E> {
             Failure::Transient(_) => true,
             Failure::Database(error) => match error.code() {
                 Some(code) => is_transient(code),
-                // Without a code, the error does not come from the server.
+                // An error without a code does not come from the server.
                 None => is_connection_lost(error),
             },
         }

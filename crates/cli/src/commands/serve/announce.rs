@@ -6,7 +6,7 @@ use crate::{commands::ServiceSet, output::say};
 
 use super::{BUILT_IN_APP, models::BuiltInModel, settings::Settings};
 
-/// What the server prints at startup.
+/// The lines that the server prints at startup.
 pub(super) struct Announcement<'a> {
     pub(super) settings: &'a Settings,
     pub(super) services: &'a ServiceSet,

@@ -24,7 +24,7 @@ fn key_revoked_by_another_process_is_rejected() {
         &["create", "--name", "mine", "--expires", "90d"],
     );
     let other = keys(folder.path(), &["create"]);
-    // An API key exists, so this machine needs one too.
+    // An API key exists, so requests from this machine need one too.
     let server = Server::with(folder.path(), &[]);
     assert!(
         server.announced.join("\n").contains("keys"),

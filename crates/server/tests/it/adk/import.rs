@@ -18,7 +18,7 @@ fn export_without_identity(session: &Json) -> Json {
     JsonMap::from(kept).into()
 }
 
-/// Events with fields that ADK rejects in an import, or drops.
+/// Events with fields that ADK rejects or drops in an import.
 const EVENTS: &str = r#"[
  {"id":"e1","invocationId":"i1","author":"user","timestamp":1700000000.25,
   "content":{"role":"user","parts":[{"text":"hello é 😀"}]},

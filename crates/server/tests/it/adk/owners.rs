@@ -1,4 +1,5 @@
-//! What API keys that are bound to an app or a user can run, read and change.
+//! API keys that are bound to an app or a user: which apps they run, which data they read and
+//! change.
 
 use retain_server::{Caller, Scope};
 

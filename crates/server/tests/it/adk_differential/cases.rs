@@ -36,7 +36,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases
 }
 
-/// Requests without an app name.
+/// Returns requests without an app name.
 pub(crate) fn without_app() -> Vec<Case> {
     let hello = r#"{"userId":"ada","sessionId":"s","newMessage":{"parts":[{"text":"hi"}]}}"#;
     vec![
@@ -333,7 +333,7 @@ const VALUES: [&str; 9] = [
     "12345678901234567890123",
 ];
 
-/// Requests whose body has a value of each JSON type in each field.
+/// Returns requests whose body has a value of each JSON type in each field.
 fn invalid_fields() -> Vec<Case> {
     let run = r#""appName":"nobody""#;
     let bodies: [(&'static str, String, &str, &[&str]); 5] = [

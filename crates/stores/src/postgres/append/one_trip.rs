@@ -24,7 +24,8 @@ const NOW: &str = concat!(
     ") AS us)"
 );
 
-/// The stored values of the session's state keys that the batch sets, and the growth in bytes.
+/// Reads the stored values of the session's state keys that the batch sets, and computes the growth
+/// in bytes.
 const OLD_STATE: &str = ", old AS MATERIALIZED (
   SELECT found.* FROM unnest((SELECT {state_keys}::text[])) AS wanted(key) CROSS JOIN LATERAL (
     SELECT key, position, value FROM retain_state WHERE log = {number} AND key = wanted.key LIMIT 1

@@ -47,7 +47,7 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Where two values differ.
+/// The first place at which two values differ.
 struct Difference {
     path: String,
     expected: Json,
@@ -87,10 +87,10 @@ struct AdkSession {
 #[derive(Debug, Default)]
 struct HeldSession {
     id: Option<(String, Rule)>,
-    /// The session-scoped state in our copy, and where ADK's differs.
+    /// The session-scoped state in Retain's copy. `overlay` has the values that differ in ADK's.
     state: JsonMap,
     overlay: Overlay,
-    /// The time of the last update in our copy, and in ADK's if it differs.
+    /// The time of the last update in Retain's copy, and in ADK's if that differs.
     our_time: f64,
     time: Option<f64>,
     /// The events at the time of the read, in Retain and in ADK.
