@@ -268,7 +268,7 @@ impl Apps {
         &self.runs
     }
 
-    /// Waits up to `patience` until interrupted runs are stored as such, and then up to a minute
+    /// Waits up to `patience` until the interruptions of runs are stored, and then up to a minute
     /// until ingestion has ended and toolsets are closed.
     pub async fn close(&self, patience: Duration) {
         let runners = self.runners().all();

@@ -13,7 +13,7 @@ use crate::{
     seed, times,
 };
 
-/// Events that a client sends per process.
+/// Number of events that a client sends per process.
 const LINES: usize = 40;
 
 /// Number of processes per session. A longer session would take longer to read each time.

@@ -76,7 +76,7 @@ async fn fill_and_free_one(test: &str, disk: &SmallDisk, clients: Vec<Ledger>) {
     assert_eq!(compare_all(&disk.uri(), &clients).await, []);
 }
 
-/// Lets every client append concurrently with [`append_until_full`].
+/// Runs [`append_until_full`] for all clients concurrently.
 async fn append_concurrently(
     sessions: &SqliteSessionService,
     clients: Vec<Ledger>,

@@ -27,7 +27,7 @@ const FAULTS: [&str; 6] = [
     "unlink:error=EIO",
 ];
 
-/// Events that a client sends per process.
+/// Number of events that a client sends per process.
 const LINES: usize = 12;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use super::StoreSessionService;
 use crate::{error::Result, store::SessionStore};
 
 impl<S: SessionStore> StoreSessionService<S> {
-    /// Deletes expired sessions in chunks, so that other writes get in between.
+    /// Deletes expired sessions in chunks, so that other writes can run in between.
     pub(super) async fn sweep_expired(&self) -> Result<u64> {
         const CHUNK: usize = 64;
         let mut swept = 0;

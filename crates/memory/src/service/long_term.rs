@@ -93,7 +93,8 @@ pub trait LongTermMemory: MemoryService {
     ) -> Result<MemoryStatistics, MemoryError>;
 }
 
-/// Each method calls the inherent method of the same name, which takes precedence over the trait's.
+/// Each method calls the inherent method of the same name, which takes precedence over the trait
+/// method.
 #[async_trait]
 impl<S: MemoryStore> LongTermMemory for StoreMemoryService<S> {
     async fn add_session_with(

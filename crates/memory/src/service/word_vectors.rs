@@ -1,5 +1,6 @@
 //! Vectors of memories from the compiled-in table of word vectors. An ingest computes them, the
-//! store keeps them, and the index ranks by them. Without them, a search matches words only.
+//! store keeps them, and the index ranks by them. Without them and without an embedder, a search
+//! matches words only.
 
 use std::sync::OnceLock;
 

@@ -125,9 +125,9 @@ enum RunBody {
 struct AppendReceiptBody {
     /// The events as stored.
     events: Vec<LoggedEvent>,
-    /// The position of the last stored event; the session's if none was stored.
+    /// The position of the last stored event, or of the session if none was stored.
     position: u64,
-    /// The time of the last stored event; the session's if none was stored.
+    /// The time of the last stored event, or of the session's last update if none was stored.
     last_update_time: f64,
     /// The token of the run that was started or continues.
     run: Option<String>,

@@ -83,7 +83,7 @@ async fn tail(
     Ok((headers, Body::from_stream(frames(events, key, HEARTBEAT))).into_response())
 }
 
-/// Returns the problem that ends a stream, unless its API key is still valid.
+/// Returns the problem that ends a stream; `None` while its API key is valid.
 fn key_problem(status: KeyStatus) -> Option<Problem> {
     match status {
         KeyStatus::Valid => None,

@@ -61,7 +61,7 @@ impl fmt::Debug for Keys {
 pub(super) struct KeyId(pub(super) String);
 
 impl Keys {
-    /// Accepts the keys of a store, and optionally one from the settings. `required`: rejects
+    /// Accepts the keys of a store, and optionally one from the settings. If `required`, rejects
     /// requests without a key, except on public routes.
     pub fn new(store: Arc<dyn KeyStore>, settings_key: Option<String>, required: bool) -> Keys {
         Keys {

@@ -40,9 +40,9 @@ pub struct Origins {
 }
 
 impl Origins {
-    /// Allows these origins: literally, by `regex:…`, or all by `*`. `is_on_loopback`: the server
-    /// listens on a loopback address. Decide this by the address, because `127.1` and many host
-    /// names are loopback addresses too.
+    /// Allows these origins: literally, by `regex:…`, or all by `*`. `is_on_loopback` says whether
+    /// the server listens on a loopback address. Decide this by the address, because `127.1` and
+    /// many host names are loopback addresses too.
     pub fn new(is_on_loopback: bool, allowed: &[String]) -> Result<Origins, OriginsError> {
         let mut origins = Origins {
             is_on_loopback,
@@ -386,7 +386,7 @@ mod tests {
             status(&local, &[HERE, ("origin", "http://evil.example")]),
             403
         );
-        // Another port is another origin.
+        // A different port makes a different origin.
         assert_eq!(
             status(&local, &[HERE, ("origin", "http://127.0.0.1:9")]),
             403

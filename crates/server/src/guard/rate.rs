@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(took(499_999), Err(1));
         assert_eq!(took(500_000), Ok(()));
         assert_eq!(took(500_000), Err(1));
-        // A clock that goes back adds no tokens.
+        // A clock that goes backward adds no tokens.
         assert_eq!(took(0), Err(1));
         // Other keys have their own buckets.
         assert_eq!(rates.take("b", 2.0, 0), Ok(()));

@@ -274,7 +274,8 @@ pub(super) async fn finish(
     let finished = async {
         let locked = lock(&transaction, &adoption, &state, key, shared, now_us).await?;
         let (owners, existing) = locked;
-        // The session gets the draft's number, so a session with it is from an earlier attempt.
+        // The session gets the draft's number, so an existing session with this number is from an
+        // earlier attempt.
         if let Some(head) = clear_key(&transaction, key, &existing, Some(log)).await? {
             return Ok(head);
         }

@@ -50,7 +50,7 @@ pub(super) fn list(
     Ok(listing)
 }
 
-/// Lists the sessions of one user with encoded states. All ids share one text and all states
+/// Lists the sessions of one user with encoded states. All ids are in one text and all states in
 /// another, so that a session needs no allocation of its own.
 fn list_encoded(
     connection: &Connection,

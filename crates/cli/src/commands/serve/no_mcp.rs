@@ -4,7 +4,8 @@ use retain::agent::ConfigRegistry;
 
 use crate::commands::missing_feature;
 
-/// Makes a configuration that names an MCP server fail with the feature that it needs.
+/// Makes a configuration that names an MCP server fail with an error that names the missing
+/// feature.
 pub(super) fn register(registry: ConfigRegistry) -> ConfigRegistry {
     registry.with_mcp_toolset_from_args(|_| Err(missing_feature("MCP", "mcp").into()))
 }

@@ -41,8 +41,8 @@ fn append_during_failures(
     append(cluster, clients, seed, true, disruption);
 }
 
-/// Lets clients append during failures, and compares. `notice` says whether clients must notice the
-/// failures or must hardly notice them.
+/// Lets clients append during failures, and compares what they sent with the store. `notice` says
+/// whether clients must notice the failures or must hardly notice them.
 fn append(cluster: Cluster, clients: usize, seed: u64, notice: bool, disruption: &Disruption<'_>) {
     let load = Load::new(&cluster);
     let names = sessions();
