@@ -171,7 +171,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     }
 
     /// Sets whether the compiled-in word vectors rank memories by meaning (default: yes). Without
-    /// them an entry is 256 bytes smaller, and a hit must have a word in common with the query.
+    /// them an entry is 256 bytes smaller, and only words, times and an embedder find entries.
     pub fn with_static_vectors(mut self, is_enabled: bool) -> Self {
         self.has_word_vectors = is_enabled;
         self.views = Arc::new(self.views.new_empty());

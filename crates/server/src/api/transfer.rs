@@ -23,8 +23,8 @@ use crate::{failures::log_failure, guard::Scope, routes::Access, services::Share
 
 const NDJSON: &str = "application/x-ndjson";
 
-/// Maximum length of an imported line. A line has one event or one initial state, whose size limits
-/// keep every exported line shorter.
+/// Maximum length of an imported line. A line has one event or one initial state, whose default
+/// size limits keep every exported line shorter.
 const LINE_BYTES: usize = 80 * 1024 * 1024;
 
 /// Maximum number of lines in one chunk. Lines that are ready together are sent together.

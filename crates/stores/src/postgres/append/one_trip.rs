@@ -43,7 +43,7 @@ const SET_HEAD: &str = ", head AS (
 
 /// Matches only an unchanged head. Compares position and token too, because PostgreSQL may reuse
 /// revisions if it loses its last commits. Matches nothing if runs queue for the lease that the
-/// batch takes, or if the log has an event with an id that the caller chose.
+/// batch takes, or if the log already has an event with an id that the caller chose for the batch.
 // A lateral join looks up each id by itself; otherwise the planner may read the whole log. Arrays are
 // in subqueries so that one generic plan serves every append.
 const IF_UNCHANGED: &str = "
