@@ -102,8 +102,8 @@ impl Shutdown {
 const INTERRUPTED_RUN: &[u8] =
     b"data: {\"error\": \"the server is shutting down; the run was interrupted\"}\n\n";
 
-/// The last frame of a live tail. It is not `end`, which means that the session was deleted,
-/// because the client may reconnect.
+/// The last frame of a live tail. It is `restart`, because the client may reconnect; `end` means
+/// that the session was deleted.
 const RESTART: &[u8] = b"event: restart\ndata: {\"reason\":\"shutdown\"}\n\n";
 
 /// A body that ends when the server shuts down.

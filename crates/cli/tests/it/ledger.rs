@@ -230,8 +230,8 @@ pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Creates the event with this number. It sets a counter, one of 64 other state keys, so that the
-/// state stays small, and shared state keys. Some bodies are larger than a database page.
+/// Creates the event with this number. It sets a counter, shared state keys, and one of only 64
+/// other keys, so that the state stays small. Some bodies are larger than a database page.
 fn event(session: &str, number: usize) -> Event {
     let words = if number % 16 == 5 {
         800

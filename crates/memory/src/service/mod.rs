@@ -253,7 +253,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             .await
     }
 
-    /// Stores memories as given and reports what changed. An entry with a known id is replaced,
+    /// Stores memories as given and reports what changed. An entry with an existing id is replaced,
     /// unless it was edited by `update`.
     pub async fn add_memory_with(
         &self,

@@ -104,7 +104,7 @@ impl Origins {
     }
 
     /// Whether the `Host` header is allowed. A server on a loopback address accepts only loopback
-    /// host names: another name means DNS rebinding.
+    /// names and allowed hosts: any other name means DNS rebinding.
     fn is_host_allowed(&self, request: &Request) -> bool {
         if self.all || !self.is_on_loopback {
             return true;

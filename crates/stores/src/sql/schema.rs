@@ -3,7 +3,7 @@
 //! A migration has two halves. Its expand half adds what the new version needs and keeps everything
 //! that the previous version uses, so that programs of both versions work on the database while an
 //! operator replaces replicas one by one. Its contract half, if it has one, removes what only the
-//! previous version used; `retain upgrade --finish` runs it.
+//! previous version used; `retain upgrade --finish`, or else the next migration, runs it.
 
 use retain_core::SchemaReport;
 use sha2::{Digest as _, Sha256};

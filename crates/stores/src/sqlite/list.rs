@@ -1,6 +1,6 @@
 //! Lists sessions with their times and state, from one snapshot.
 //!
-//! A list of 10,000 sessions is common, so the cost per session matters here.
+//! A user may have 10,000 sessions, so the cost per session matters here.
 
 use std::{ops::Range, sync::Arc};
 

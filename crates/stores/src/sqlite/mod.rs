@@ -153,7 +153,7 @@ impl SqliteStore {
     }
 
     /// Rewrites the file without deleted rows and empties the write-ahead log. While a reader has
-    /// an old snapshot, it waits and tries again, so that appends can run in between.
+    /// an old snapshot, this waits and tries again, so that appends can run in between.
     async fn rewrite_file(&self, receipt: &EraseReceipt) -> Result<()> {
         let operation = "erase a user";
         self.writer.run_exclusive(operation, erase::vacuum).await?;

@@ -1,6 +1,6 @@
-//! Options of `adk api_server` and `adk web` that this server does not have. It accepts the flags
-//! that need no effect here, so that existing command lines work. It rejects the other options and
-//! names an alternative for each.
+//! Options of `adk api_server` and `adk web` that this server does not have. The server accepts the
+//! flags that need no effect here, so that existing command lines work. It rejects the other
+//! options and names an alternative for each.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 

@@ -103,8 +103,8 @@ fn value(expected: &ValueType) -> Value {
     }
 }
 
-/// Returns the schemas of which a value matches one. Like ADK, an enum also accepts other strings,
-/// because providers add values.
+/// Returns the alternative schemas, one of which a value must match. Like ADK, an enum also accepts
+/// other strings, because providers add values.
 fn alternatives(expected: &ValueType) -> Vec<Value> {
     match expected {
         ValueType::Enum(known) => vec![

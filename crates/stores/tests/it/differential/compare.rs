@@ -1,7 +1,7 @@
 //! Compares the answers of one of Retain's session services with those of one of ADK's.
 //!
-//! Each of Retain's answers is translated into the answer that ADK must have given, and the two
-//! must be equal. A [`Rule`] translates an intended difference. It states exactly what ADK does
+//! The comparison translates each of Retain's answers into the answer that ADK must have given; the
+//! two must be equal. A [`Rule`] translates an intended difference. It states exactly what ADK does
 //! instead, so the test also fails if ADK does the same as Retain.
 
 mod adk;

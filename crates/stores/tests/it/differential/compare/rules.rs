@@ -33,8 +33,8 @@ rules! {
     /// Repeating an event fails in ADK's durable services (and stores it twice in memory if it has
     /// `temp:` keys). In Retain it succeeds and changes nothing, so that a retry is safe.
     ExactRepeatsSucceed,
-    /// A different event with a known id fails in ADK's durable services with a database error, and
-    /// is stored beside the first one in memory. In Retain it is a conflict.
+    /// A different event with an existing id fails in ADK's durable services with a database error,
+    /// and is stored beside the first one in memory. In Retain it is a conflict.
     OtherBodiesAreConflicts,
     /// A failed append in ADK's durable services leaves its `temp:` keys in the held copy.
     FailedAppendsChangeNothing,
