@@ -354,7 +354,7 @@ impl Apps {
         }
     }
 
-    /// Returns the runner of an app if this needs no reading of files.
+    /// Returns the runner of an app; `None` if files must be read first.
     fn ready_runner(&self, app: &str) -> Option<Runner> {
         let reads = self.reloads && !self.agents.contains_key(app);
         match reads {

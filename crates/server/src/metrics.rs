@@ -45,7 +45,7 @@ pub struct Metrics {
     connections: Arc<AtomicI64>,
 }
 
-/// Counts one stream or connection until it is dropped.
+/// Counts one stream or connection until this guard is dropped.
 #[derive(Debug)]
 pub(crate) struct GaugeGuard(Arc<AtomicI64>);
 
@@ -107,7 +107,7 @@ impl Metrics {
         GaugeGuard::new(&self.connections)
     }
 
-    /// Writes all metrics as text. `others` are further ones: name, type, help and value.
+    /// Writes all metrics as text. `others` are further metrics: name, type, help and value.
     pub(crate) fn text(&self, others: &[(&str, &str, &str, u64)]) -> String {
         let mut text = String::new();
         let current = |count: &AtomicI64| u64::try_from(count.load(Ordering::Relaxed)).unwrap_or(0);

@@ -87,7 +87,8 @@ impl Server {
     pub fn guarded_router(self: &Arc<Self>, guards: &Arc<Guards>) -> Router {
         let router = Server::all_routes().into_router(self);
         adk::with_fallbacks(router.with_state(Arc::clone(self)), self)
-            // Applied after the fallbacks, so that unknown paths below `/api/` return problems.
+            // Add this layer after the fallbacks, so that unknown paths below `/api/` return
+            // problems.
             .layer(from_fn(api::refusals_as_problems))
             .layer(DefaultBodyLimit::disable())
             .layer(from_fn_with_state(Arc::clone(guards), guard_request))

@@ -47,7 +47,7 @@ impl Append {
         let mut acknowledged = lines
             .map(|line| {
                 let (sessions, key) = (Arc::clone(&sessions), key.clone());
-                // One task each, so that concurrent appends share a commit.
+                // Append each line in its own task, so that concurrent appends share a commit.
                 tokio::spawn(async move { append_line(&*sessions, &key, line?).await })
             })
             .buffered(self.in_flight.max(1));

@@ -111,7 +111,7 @@ impl Database {
         }
     }
 
-    /// The store of the sessions, for operations of the ports.
+    /// Returns the store of the sessions, for callers that keep it.
     pub(crate) fn shared_store(&self) -> Arc<dyn TransferStore> {
         match self {
             Database::Sqlite(sessions) => sessions.shared_store(),

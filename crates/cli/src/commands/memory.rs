@@ -58,7 +58,7 @@ impl UserOptions {
     }
 }
 
-/// The memories of a set of services that commands have opened.
+/// Returns the long-term memory of the services that a command has opened.
 fn long_term(set: &ServiceSet) -> anyhow::Result<Arc<dyn LongTermMemory>> {
     let memory = set.services.long_term_memory.clone();
     memory.context("the memory store has only ADK's word matching; name a database")

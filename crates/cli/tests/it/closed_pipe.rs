@@ -34,7 +34,7 @@ impl Fixture {
         let created = sessions.create_session("app", "ada", None, Some("s1"));
         let mut session = created.await.unwrap();
         for number in 0..20 {
-            // More than a pipe holds, so that no command finishes before its reader is gone.
+            // Write more than a pipe holds, so that no command finishes before its reader is gone.
             let text = format!("tea {number} {}", "long ".repeat(2_000));
             let event = Event::user_text(text);
             sessions.append_event(&mut session, event).await.unwrap();

@@ -206,7 +206,7 @@ fn tamper(path: &Path, sql: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ledger_finds_a_lost_event() {
-    // Remove the last event and decrease the position: the database itself finds nothing wrong.
+    // Remove the last event and decrease the position: the database check finds nothing wrong.
     let sql = "DELETE FROM events WHERE event_id = 's-39'; UPDATE sessions SET position = 39";
     let faults = after_tampering(sql).await;
     assert!(faults.contains(&Fault::Lost("s-39".into())), "{faults:?}");
@@ -216,7 +216,7 @@ async fn ledger_finds_a_lost_event() {
             .any(|fault| matches!(fault, Fault::Corrupt(_)))
     );
 
-    // Remove an event in the middle: the database itself detects it.
+    // Remove an event in the middle: the database check detects the gap.
     let faults = after_tampering("DELETE FROM events WHERE event_id = 's-7'").await;
     assert!(
         faults

@@ -83,7 +83,7 @@ fn expected_export(fixture: &Path) -> String {
     fs::read_to_string(fixture.with_extension("export.jsonl")).unwrap()
 }
 
-/// Upgrades a copy of a fixture, and compares what it holds.
+/// Upgrades a copy of a fixture, and checks that nothing was lost.
 fn upgrade_and_compare(store: &Store<'_>, fixture: &Path) {
     let expected = expected_export(fixture);
     let run = |arguments: &[&str], input: &str| store.succeed(Program::Current, arguments, input);

@@ -102,7 +102,8 @@ impl Sessions {
         Ok(state.map_err(failed(name_of(key)))?.session)
     }
 
-    /// Returns the events at `from` to `to` and the state after them, as fields for comparison.
+    /// Returns the events at the positions `from` to `to`, and the state after them, as fields for
+    /// comparison.
     async fn fields(
         &self,
         side: Side,

@@ -112,7 +112,7 @@ impl Otlp {
             .with_filter(is_exported.with_max_level_hint(LevelFilter::INFO))
     }
 
-    /// Makes requests part of the trace that their `traceparent` header names.
+    /// Returns a trace context that makes requests part of the trace in their `traceparent` header.
     #[cfg(feature = "server")]
     pub fn trace_context(&self) -> retain_server::TraceContext {
         use opentelemetry::{propagation::TextMapPropagator as _, trace::TraceContextExt as _};

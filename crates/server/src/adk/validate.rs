@@ -80,7 +80,7 @@ impl Checker {
         }
     }
 
-    /// Whether no further problem is reported. Checking the rest is then useless.
+    /// Whether the maximum number of problems is reached, so that checking the rest is useless.
     fn is_full(&self) -> bool {
         self.problems.len() >= PROBLEMS_MAX
     }

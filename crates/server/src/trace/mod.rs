@@ -251,7 +251,7 @@ impl RunTrace {
             let has_room = size <= ATTRIBUTE_MAX && self.bytes + size <= RUN_BYTES_MAX;
             let (value, size) = match has_room {
                 true => (value.clone(), size),
-                // JSON, because the web UI parses long attributes.
+                // Write JSON, because the web UI parses long attributes.
                 false => (format!("{{\"left_out\":\"{size} bytes\"}}").into(), 64),
             };
             self.bytes += size;

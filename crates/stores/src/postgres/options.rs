@@ -30,7 +30,7 @@ impl PostgresOptions {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(connect::CONNECT_MAX);
         }
-        // Well below the time limit for retries, so that a retry can still succeed.
+        // Keep this well below the time limit for retries, so that a retry can still succeed.
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(Duration::from_secs(8));
         }

@@ -39,7 +39,8 @@ pub(super) async fn changed(
     let since = Instant::now();
     let (mut pause, mut first) = (PAUSES.0, None);
     loop {
-        // Deleted, expired, grown or unreadable: the caller must read the session again.
+        // The session was deleted, has expired, has grown or is unreadable: the caller must read
+        // it.
         let number = match poll(database, key, now_us()).await {
             Ok(Some((last, number))) if last <= position => number,
             _ => return,

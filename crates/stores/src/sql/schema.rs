@@ -51,7 +51,7 @@ pub(crate) struct AppliedMigration {
     /// The lowest schema version of the programs that work on the database. The contract half raises
     /// it to the migration's own version.
     pub(crate) oldest_program: u64,
-    /// The version of the program that applied it.
+    /// The version of the program that applied the migration.
     pub(crate) program: String,
 }
 

@@ -39,7 +39,8 @@ const MIGRATIONS: &[Migration] = &[
     ),
 ];
 
-/// The first version whose databases record their migrations. Older ones have only a number.
+/// The first version whose databases record their migrations. Older databases have only a version
+/// number.
 const RECORDED_FROM: u64 = 5;
 
 fn migrations() -> Vec<Migration> {

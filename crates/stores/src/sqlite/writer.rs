@@ -249,7 +249,7 @@ impl WriterState {
         let Some(open) = connection.as_ref() else {
             return;
         };
-        // Only the writer thread may wait for another process. It commits the queue if this fails.
+        // Only the writer thread may wait for another process; it commits the queue if this fails.
         let _ = open.busy_timeout(Duration::ZERO);
         let transaction = execute(open, "BEGIN IMMEDIATE");
         let _ = open.busy_timeout(open::BUSY_TIMEOUT);

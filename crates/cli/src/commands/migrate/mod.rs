@@ -46,7 +46,7 @@ enum Kind {
 }
 
 impl Migrate {
-    /// Prints the counts after copying and verification.
+    /// Copies and verifies the data, and prints the counts.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         sides::check_distinct(&self.from, &self.to)?;
         let from = sides::open(&self.from, Role::Source).await?;

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::adk_options::AdkOptions;
 use crate::commands::services::{ServiceUris, UrisInFile};
 
-/// The settings file that is read if none is named and it exists.
+/// The settings file that the server reads if none is named and this one exists.
 const DEFAULT_FILE: &str = "retain.toml";
 
 /// Format of the log.

@@ -218,7 +218,7 @@ fn message_content_is_exported_only_when_turned_on() {
     for secret in ["Polly", KEY] {
         assert!(!text.contains(secret), "{secret} in {text}");
     }
-    // Word by word, because a random id may contain `ada`.
+    // Compare whole words, because a random id may contain `ada`.
     let mut words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
     assert!(words.all(|word| word != "ada"), "{text}");
     assert!(!ended.stderr.contains(KEY) && !ended.stderr.contains("Polly"));

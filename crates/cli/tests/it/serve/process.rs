@@ -43,7 +43,7 @@ pub(crate) fn retain(folder: &Path) -> Command {
     for (name, _) in std::env::vars().filter(|(name, _)| is_setting(name)) {
         command.env_remove(name);
     }
-    // Without this, an API key in the environment could select another model.
+    // Without this variable, an API key in the environment could select another model.
     command.env("RETAIN_MODEL", "offline");
     command
 }

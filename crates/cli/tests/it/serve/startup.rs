@@ -121,7 +121,7 @@ fn log_contains_requests_but_no_message_content() {
     for word in ["Earl Grey", "private-session"] {
         assert!(!log.contains(word), "{word}: {log}");
     }
-    // Word by word, because a random id may contain `ada`.
+    // Compare whole words, because a random id may contain `ada`.
     let mut words = log.split(|c: char| !c.is_ascii_alphanumeric());
     assert!(words.all(|word| word != "ada"), "{log}");
     let lines: Vec<serde_json::Value> = log

@@ -165,7 +165,8 @@ impl From<IngestReceipt> for IngestReceiptBody {
     }
 }
 
-/// Builds the ingest options. Fails with 501 if only Retain's own memory supports one that is set.
+/// Builds the ingest options. Fails with 501 if an option is set that only Retain's own memory
+/// supports.
 fn options(
     server: &Shared,
     ttl: Option<Ttl>,

@@ -1,4 +1,5 @@
-//! ADK's API: runs and streams, imports, artifacts, invalid requests, and the rights of API keys.
+//! ADK's API: runs and streams, imports, artifacts, invalid requests, and the permissions of API
+//! keys.
 
 mod artifacts;
 mod default_app;

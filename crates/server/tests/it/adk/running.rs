@@ -1,4 +1,4 @@
-//! Runs: framing, partial events, the artifact split, failures, heartbeats, and disconnects.
+//! Runs: framing, partial events, events with artifacts, failures, heartbeats, and disconnects.
 
 use std::{
     sync::{Arc, atomic::Ordering},

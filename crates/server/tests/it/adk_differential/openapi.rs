@@ -1,4 +1,4 @@
-//! The API description has the known values of the same fields as that of Google's server.
+//! The API description lists the same enum values for the same fields as that of Google's server.
 
 use retain_core::{Json, JsonMap};
 use retain_server::openapi_json;

@@ -259,7 +259,7 @@ impl AppendWrites<'_> {
     }
 }
 
-/// Writes all changes and commits. One round trip.
+/// Writes all changes and commits, in one round trip.
 async fn write(
     transaction: &Transaction,
     statements: &AppendStatements,

@@ -118,7 +118,7 @@ pub(super) async fn restore(
         .map(|restored| (restored.seq, &restored.memory))
         .collect();
     for chunk in build_chunks(memories, models) {
-        // The insert takes one creation time for all rows; `times` then sets each row's own.
+        // The insert takes one creation time for all rows; `times` then sets that of each row.
         let params = chunk.params(&number, &revision, Some(&0));
         transaction.query_all(&adding.insert, &params).await?;
     }

@@ -61,7 +61,7 @@ async fn open_databases() -> Vec<Services> {
 }
 
 impl Services {
-    /// Saves artifacts in the sessions `s1` and `s2`, and of the user.
+    /// Saves artifacts of the sessions `s1` and `s2`, and of the user.
     async fn fill(&self) {
         for (session, name) in [("s1", "a"), ("s1", "a"), ("s1", "user:u"), ("s2", "b")] {
             self.save(session, name).await;

@@ -22,7 +22,7 @@ use retain_testkit::oracle::{Oracle, Reference, is_long, setting};
 use run::{ScriptClock, ScriptIds, ScriptRunner};
 use script::{Script, Step};
 
-/// First seed of a normal run. Its scripts use every rule.
+/// First seed of a normal run. The scripts of such a run use every rule.
 const SEED: u64 = 20_260_731;
 const SCRIPTS: u64 = 300;
 
