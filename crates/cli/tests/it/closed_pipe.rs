@@ -247,7 +247,7 @@ async fn command_does_not_panic_when_both_outputs_are_closed() {
 }
 
 #[test]
-fn command_reports_a_full_disk_under_standard_output() {
+fn command_reports_that_its_output_cannot_be_written() {
     let folder = retain_testkit::scratch::folder();
     for arguments in [&["--help"][..], &["keys", "create"]] {
         let full = File::options().write(true).open("/dev/full").unwrap();

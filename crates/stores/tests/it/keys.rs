@@ -150,7 +150,7 @@ async fn last_use_never_goes_backward() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn change_by_another_process_is_visible_at_once() {
+async fn change_by_another_process_is_visible_immediately() {
     for pair in open_databases(true).await.chunks(2) {
         // Two connections behave like two processes.
         let (here, there) = (&pair[0].store, &pair[1].store);
@@ -223,7 +223,7 @@ async fn had_any_stays_true_after_the_keys_are_erased() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn note_had_any_sets_had_any() {
+async fn note_had_any_records_that_keys_existed() {
     for fixture in open_stores().await {
         let (name, store) = (fixture.name, &fixture.store);
         assert!(!store.had_any().await.unwrap(), "{name}");

@@ -66,7 +66,7 @@ fn stop_signal_ends_streams_and_queued_runs() {
 }
 
 #[test]
-fn second_stop_signal_exits_at_once() {
+fn second_stop_signal_exits_immediately() {
     let (_folder, server) = server_with_busy_session("1000");
     let mut waiting = server.connect();
     server.send(

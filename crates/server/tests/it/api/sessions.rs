@@ -91,7 +91,7 @@ async fn read_returns_the_requested_events() {
 }
 
 #[tokio::test]
-async fn list_pages_over_one_user_or_all() {
+async fn sessions_of_one_user_or_of_all_are_listed_in_pages() {
     let client = Client::in_memory();
     for user in ["ada", "bob"] {
         let path = format!("/api/v1/apps/demo/users/{user}/sessions");
