@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn collector_without_the_feature_is_ignored_with_a_warning() {
+    fn warning_about_a_collector_names_the_missing_feature() {
         assert!(warnings(|_| false).is_empty());
         assert_eq!(
             warnings(|name| name == "OTEL_EXPORTER_OTLP_ENDPOINT"),

@@ -198,3 +198,27 @@ fn http_settings(settings: &Settings) -> anyhow::Result<retain::model::HttpSetti
     }
     Ok(http)
 }
+
+#[cfg(all(test, not(feature = "models")))]
+mod tests {
+    use clap::Parser;
+
+    use super::{super::settings::PartialSettings, *};
+
+    #[derive(Parser)]
+    struct CommandLine {
+        #[command(flatten)]
+        options: PartialSettings,
+    }
+
+    #[test]
+    fn error_for_an_embedder_names_the_missing_feature() {
+        let line = CommandLine::parse_from(["serve", "--embedder", "openai/small"]);
+        let settings = Settings::resolve(line.options, None).unwrap();
+        assert_eq!(
+            build(&settings).unwrap_err().to_string(),
+            "this build has no model provider support: install a package, or build with --features \
+             models"
+        );
+    }
+}
