@@ -44,7 +44,7 @@ enum Command {
     Check(check::Check),
     /// Copy a snapshot of a database to a new file while it is in use.
     Backup(backup::Backup),
-    /// Upgrade the schema of a database, and finish the upgrade.
+    /// Upgrade the schema of a database; with --finish, complete the upgrade.
     Upgrade(upgrade::Upgrade),
     /// Copy everything from one store to another, then compare both.
     Migrate(migrate::Migrate),

@@ -139,6 +139,12 @@ impl ApiKey {
         Ok(())
     }
 
+    /// Returns the error of a store that has a key with this id already.
+    pub fn id_exists(&self) -> SessionError {
+        let reason = "already exists; create the key again to get a new id";
+        SessionError::invalid(format!("API key id {:?}", self.id), reason)
+    }
+
     /// Checks that `secret` belongs to this key and that the key is valid at `now_us`. Compares in
     /// constant time, so that timing reveals nothing about the secret.
     pub fn verify(&self, secret: &str, now_us: i64) -> Result<(), KeyRejection> {

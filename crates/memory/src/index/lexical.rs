@@ -1,10 +1,10 @@
-//! Ranks by words: BM25F over a document, its neighbors, its author and its date, and BM25 over its
-//! session.
+//! Scores documents by words: BM25F over a document, its neighbors in the session, its author and
+//! its date, plus BM25 over the session.
 //!
 //! A word also counts for the neighbors of the document that contains it, with a weight that falls
-//! with distance and text length. The sum for each word is saturated and weighted by the word's
-//! rarity. The score is the matched share of the query's weight; it approaches 1 the more often
-//! every word occurs.
+//! with distance and text length. Each word adds its saturated sum times its rarity. The score is
+//! the share of the query's weight that matches; it approaches 1 as every query word occurs more
+//! often.
 
 use super::{
     UserIndex,

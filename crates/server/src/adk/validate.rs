@@ -307,7 +307,7 @@ impl Checker {
                 return value.clone();
             }
             Json::String(_) => {
-                let error = "it is not base64";
+                let error = "it has an invalid character or wrong padding";
                 let message = format!("Data should be valid base64: {error}");
                 let context = [("encoding", "base64"), ("encoding_error", error)];
                 self.reject_with(

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use retain_core::{ApiKey, KeyStore, Result, SessionError};
+use retain_core::{ApiKey, KeyStore, Result};
 
 /// An API key store whose keys are lost when the process ends. Clones share the keys.
 #[derive(Debug, Clone, Default)]
@@ -27,9 +27,7 @@ impl KeyStore for InMemoryKeyStore {
         key.check()?;
         let mut keys = self.lock();
         if keys.iter().any(|existing| existing.id == key.id) {
-            let what = format!("API key id {:?}", key.id);
-            let reason = "already exists; create the key again to get a new id";
-            return Err(SessionError::invalid(what, reason));
+            return Err(key.id_exists());
         }
         keys.push(key.clone());
         Ok(())

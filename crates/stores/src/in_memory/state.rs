@@ -24,7 +24,8 @@ type Values = Vec<(u64, Option<Json>)>;
 #[derive(Debug, Clone, Default)]
 pub(super) struct OwnState {
     values: BTreeMap<String, Values>,
-    /// The current state as JSON, cached by the last list: few sessions change between two lists.
+    /// The current state as JSON, cached when sessions were last listed; few sessions change between
+    /// two listings.
     text: OnceLock<Box<str>>,
 }
 

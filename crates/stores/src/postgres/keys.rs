@@ -11,7 +11,7 @@ use super::{
     NAME, PostgresStore,
     pool::{Database, Failure, Param, Transaction, retry, statements},
 };
-use crate::sql::keys::{encode_scopes, id_conflict, with_scopes};
+use crate::sql::keys::{encode_scopes, with_scopes};
 
 /// The columns of an API key, in the order in which [`read_key`] reads them.
 macro_rules! columns {
@@ -34,7 +34,7 @@ impl fmt::Debug for PostgresKeyStore {
 }
 
 impl PostgresStore {
-    /// Returns the API keys on this database.
+    /// The API keys on this database.
     pub fn keys(&self) -> PostgresKeyStore {
         PostgresKeyStore {
             database: Arc::clone(&self.database),
@@ -132,7 +132,7 @@ async fn add(database: &Database, key: &ApiKey, is_sent: &mut bool) -> Result<()
     if existing.is_some_and(|existing| was_sent && existing.hash == key.hash) {
         Ok(())
     } else {
-        Err(id_conflict(key).into())
+        Err(key.id_exists().into())
     }
 }
 

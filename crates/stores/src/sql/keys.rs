@@ -1,6 +1,6 @@
 //! API key rows. The scopes of an API key are stored as one text, separated by spaces.
 
-use retain_core::{ApiKey, KeyScope, Result, SessionError};
+use retain_core::{ApiKey, KeyScope, Result};
 
 /// Encodes the scopes of a key for its row.
 pub(crate) fn encode_scopes(key: &ApiKey) -> String {
@@ -14,10 +14,4 @@ pub(crate) fn with_scopes(mut key: ApiKey, scopes: &str) -> Result<ApiKey> {
     let scopes = scopes.split_whitespace().map(str::parse::<KeyScope>);
     key.scopes = scopes.collect::<Result<_>>()?;
     Ok(key)
-}
-
-/// Returns the error for a new key whose id exists.
-pub(crate) fn id_conflict(key: &ApiKey) -> SessionError {
-    let reason = "already exists; create the key again to get a new id";
-    SessionError::invalid(format!("API key id {:?}", key.id), reason)
 }

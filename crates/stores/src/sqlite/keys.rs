@@ -7,7 +7,7 @@ use retain_core::{ApiKey, KeyStore, Result};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{SqliteStore, failed, readers::Readers, writer::Writer};
-use crate::sql::keys::{encode_scopes, id_conflict, with_scopes};
+use crate::sql::keys::{encode_scopes, with_scopes};
 
 const COLUMNS: &str = "id, name, hash, app, user, scopes, created_us, expires_us, revoked_us, \
                        last_used_us";
@@ -27,7 +27,7 @@ impl fmt::Debug for SqliteKeyStore {
 }
 
 impl SqliteStore {
-    /// Returns the API keys on this database.
+    /// The API keys on this database.
     pub fn keys(&self) -> SqliteKeyStore {
         SqliteKeyStore {
             writer: Arc::clone(&self.writer),
@@ -98,7 +98,7 @@ impl KeyStore for SqliteKeyStore {
         let add = move |connection: &Connection| match insert(connection, &key)
             .map_err(|e| failed("add an API key", e))?
         {
-            0 => Err(id_conflict(&key)),
+            0 => Err(key.id_exists()),
             _ => Ok(()),
         };
         self.writer.write("add an API key", add).await

@@ -160,8 +160,8 @@ async fn build_guards(
 ) -> anyhow::Result<Guards> {
     if !has_key && !address.is_loopback() {
         anyhow::bail!(
-            "other machines can reach {}, and there is no API key to keep them out.\n\
-             Create one with\n  retain keys create --store {} --name first --scopes admin\n\
+            "cannot listen on {}: other machines can reach this address, and no valid API key \
+             exists; create one with\n  retain keys create --store {} --name first --scopes admin\n\
              or set RETAIN_API_KEY, or use --host 127.0.0.1, which requires no key",
             settings.host,
             services.keys_uri(),

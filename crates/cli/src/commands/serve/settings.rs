@@ -264,7 +264,7 @@ pub(super) struct PartialSettings {
     )]
     #[serde(alias = "max_streams_per_key")]
     max_streams_per_key: Option<usize>,
-    /// Maximum number of open streams per user [default: 1000]
+    /// Maximum number of open streams and runs per user [default: 1000]
     #[arg(
         long,
         alias = "max_streams_per_user",

@@ -1,4 +1,5 @@
-//! The MCP servers of agents start with the first run, stop with the server and receive no secrets.
+//! MCP child processes start on first use, stop when `retain serve` stops, and receive none of its
+//! secrets.
 
 use std::{path::Path, process::Command};
 
