@@ -34,7 +34,7 @@ impl fmt::Debug for PostgresKeyStore {
 }
 
 impl PostgresStore {
-    /// The API keys on this database.
+    /// Returns the API keys on this database.
     pub fn keys(&self) -> PostgresKeyStore {
         PostgresKeyStore {
             database: Arc::clone(&self.database),

@@ -27,7 +27,7 @@ impl fmt::Debug for SqliteKeyStore {
 }
 
 impl SqliteStore {
-    /// The API keys on this database.
+    /// Returns the API keys on this database.
     pub fn keys(&self) -> SqliteKeyStore {
         SqliteKeyStore {
             writer: Arc::clone(&self.writer),
