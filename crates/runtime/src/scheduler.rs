@@ -2,7 +2,7 @@
 //! log.
 //!
 //! A task is one child of a parallel agent, or an agent that needs its own stack. The concurrent
-//! tool calls of an agent are subtasks of its task. Three rules make the order of events independent
+//! tool calls of an agent are subtasks of its task. Four rules make the order of events independent
 //! of threads, load and stores:
 //!
 //! 1. A task that can continue without an outside completion (a model, a tool, a timer) continues
@@ -12,6 +12,8 @@
 //!    to be stored. Then they enter one at a time, in their order of arrival.
 //! 3. While a task waits for a store, no other task continues, so the speed of a store has no
 //!    effect.
+//! 4. An agent that never waits must not block the others forever. After [`STEPS_BEFORE_ENTRY`]
+//!    steps without a completion, the run therefore waits for one, if a model or tool call is open.
 //!
 //! A nested run has its own scheduler, which runs inside a task of the outermost one.
 
@@ -32,9 +34,9 @@ use tracing::Instrument as _;
 
 use crate::error::RunError;
 
-/// The number of events that a run may store while an outside completion waits to enter, so that
-/// agents that never rest do not block the others forever.
-const EVENTS_BEFORE_ENTRY: usize = 100;
+/// The number of steps without an outside completion after which the next one must enter. A step is
+/// an event, or an iteration of a loop that has emitted none.
+const STEPS_BEFORE_ENTRY: usize = 1_000;
 
 type TaskId = u64;
 type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -56,6 +58,9 @@ struct Tasks {
     woken: Vec<TaskId>,
     /// Tasks with an outside completion, in order of arrival.
     completed: VecDeque<TaskId>,
+    /// Tasks that have yielded: they continue before a completion enters, but after events that
+    /// wait to be stored.
+    yielded: VecDeque<TaskId>,
     /// The number of completions that may still enter in this poll; `None` for all.
     entries_left: Option<usize>,
     /// The poll of the outermost scheduler that set `entries_left`.
@@ -70,8 +75,10 @@ struct Tasks {
     /// Whether a task has yielded the thread. Then no task is polled before the next poll of the
     /// runner.
     must_yield: bool,
-    /// The number of events stored since an outside completion last entered.
-    events: usize,
+    /// The number of pending model and tool calls.
+    open_calls: usize,
+    /// The number of steps since an outside completion last entered or a call last ended.
+    steps: usize,
     runner: Option<Waker>,
 }
 
@@ -92,6 +99,7 @@ enum Queue {
     None,
     Ready,
     Completed,
+    Yielded,
 }
 
 impl fmt::Debug for Scheduler {
@@ -213,31 +221,29 @@ impl Scheduler {
         }
     }
 
-    /// Lets the oldest outside completion enter. Returns false if there is none.
-    pub(crate) fn enter_completion(&self) -> bool {
+    /// Lets one task continue that has yielded or whose outside completion waits. Returns false if
+    /// there is none.
+    pub(crate) fn continue_next(&self) -> bool {
         let mut tasks = self.lock();
-        tasks.events = 0;
-        while tasks.entries_left != Some(0)
-            && let Some(id) = tasks.completed.pop_front()
-        {
-            tasks.entries_left = tasks.entries_left.map(|left| left - 1);
-            if let Some(task) = tasks.tasks.get_mut(&id) {
-                task.queue = Queue::Ready;
-                tasks.ready.push_back(id);
-                return true;
-            }
-        }
-        false
+        tasks.continue_yielded() || tasks.enter_completion()
     }
 
-    /// Lets the oldest outside completion enter if too many events were stored since the last one.
-    pub(crate) fn enter_overdue(&self) -> bool {
-        self.lock().events >= EVENTS_BEFORE_ENTRY && self.enter_completion()
+    /// Whether an outside completion must enter before the runner takes the next event. While a call
+    /// is open, this does not depend on what has completed already, and so not on the load.
+    pub(crate) fn must_enter(&self) -> bool {
+        self.lock().must_enter()
     }
 
     /// Counts an event that the runner takes.
     pub(crate) fn count_event(&self) {
-        self.lock().events += 1;
+        self.lock().steps += 1;
+    }
+
+    /// Waits for a model or a tool.
+    pub(crate) async fn outside_call<F: Future>(&self, call: F) -> F::Output {
+        self.lock().open_calls += 1;
+        let _call = OpenCall(self);
+        call.await
     }
 
     /// Calls `answer`, which wakes a task on behalf of the runner. The task continues immediately,
@@ -258,23 +264,28 @@ impl Scheduler {
     /// Lets outside completions that arrived earlier enter first, in their order.
     pub(crate) async fn after_completions(&self) {
         let must_wait = self.lock().has_earlier_completions();
-        // Yield only once, because tasks that wait here must not wait for one another.
+        // Wait only once, because tasks that wait here must not wait for one another.
         if must_wait {
-            self.yield_until_rest().await;
+            self.wait_in(Queue::Completed).await;
         }
     }
 
-    /// Yields the thread, then waits like an outside completion until the run is at rest.
-    pub(crate) async fn yield_until_rest(&self) {
+    /// Yields the thread. The task continues when no other task can and all events are stored.
+    pub(crate) async fn yield_now(&self) {
         if self.lock().current().is_none() {
             return tokio::task::yield_now().await;
         }
+        self.wait_in(Queue::Yielded).await;
+    }
+
+    /// Puts the current task into a queue and waits until its turn comes.
+    async fn wait_in(&self, queue: Queue) {
         let mut has_waited = false;
         poll_fn(|_| {
             if std::mem::replace(&mut has_waited, true) {
                 return Poll::Ready(());
             }
-            self.lock().queue_current();
+            self.lock().queue_current(queue);
             Poll::Pending
         })
         .await;
@@ -409,6 +420,48 @@ impl Tasks {
         self.current().is_some() && !self.completed.is_empty()
     }
 
+    /// Lets the oldest outside completion enter.
+    fn enter_completion(&mut self) -> bool {
+        while self.entries_left != Some(0)
+            && let Some(id) = self.completed.pop_front()
+        {
+            self.entries_left = self.entries_left.map(|left| left - 1);
+            if self.make_ready(id) {
+                self.steps = 0;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Lets the task continue that yielded first, unless a completion must enter before.
+    fn continue_yielded(&mut self) -> bool {
+        while !self.must_enter()
+            && let Some(id) = self.yielded.pop_front()
+        {
+            if self.make_ready(id) {
+                self.steps += 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Returns false if the task was cancelled.
+    fn make_ready(&mut self, id: TaskId) -> bool {
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return false;
+        };
+        task.queue = Queue::Ready;
+        self.ready.push_back(id);
+        true
+    }
+
+    fn must_enter(&self) -> bool {
+        let has_completed = || self.completed.iter().any(|id| self.tasks.contains_key(id));
+        self.steps >= STEPS_BEFORE_ENTRY && (self.open_calls > 0 || has_completed())
+    }
+
     /// Queues a task, and returns the runner's waker if the wake comes from outside.
     fn wake(&mut self, id: TaskId) -> Option<Waker> {
         let current = self.current();
@@ -416,7 +469,9 @@ impl Tasks {
         let task = self.tasks.get_mut(&id)?;
         let queue = task.queue;
         match (queue, current) {
-            (Queue::Ready, _) | (Queue::Completed, None) if !waits_for_store => return None,
+            (Queue::Ready | Queue::Yielded, _) | (Queue::Completed, None) if !waits_for_store => {
+                return None;
+            }
             (Queue::Ready, _) => return self.runner.clone(),
             (_, Some(current)) => {
                 task.queue = Queue::Ready;
@@ -461,12 +516,15 @@ impl Tasks {
         }
     }
 
-    /// Queues the current task behind the outside completions.
-    fn queue_current(&mut self) {
+    /// Puts the current task at the end of a queue and yields the thread.
+    fn queue_current(&mut self, queue: Queue) {
         let Some(id) = self.current() else { return };
         if let Some(task) = self.tasks.get_mut(&id) {
-            task.queue = Queue::Completed;
-            self.completed.push_back(id);
+            task.queue = queue;
+            match queue {
+                Queue::Yielded => self.yielded.push_back(id),
+                _ => self.completed.push_back(id),
+            }
             self.must_yield = true;
         }
     }
@@ -601,5 +659,17 @@ impl Drop for StoreWait<'_> {
         if let Some(runner) = runner {
             runner.wake();
         }
+    }
+}
+
+/// A pending call to a model or tool.
+struct OpenCall<'a>(&'a Scheduler);
+
+impl Drop for OpenCall<'_> {
+    fn drop(&mut self) {
+        let mut tasks = self.0.lock();
+        // The end of the run has reset the number before it drops the calls.
+        tasks.open_calls = tasks.open_calls.saturating_sub(1);
+        tasks.steps = 0;
     }
 }

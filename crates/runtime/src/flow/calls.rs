@@ -250,6 +250,7 @@ impl AgentFlow<'_> {
         let limit = tool.time_limit();
         let limit = limit.unwrap_or(self.ctx.shared.tool_time_limit);
         let run = tokio::time::timeout(limit, run);
+        let run = self.ctx.shared.scheduler.outside_call(run);
         let mut is_late = false;
         let error = match AssertUnwindSafe(run).catch_unwind().await {
             Ok(Ok(Ok(output))) => return Ok(output),

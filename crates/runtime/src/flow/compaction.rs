@@ -29,7 +29,8 @@ pub(super) async fn process(agent: &LlmAgent, ctx: &InvocationContext) -> Result
     };
     let shared = &ctx.shared;
     let span = telemetry::compaction(&shared.key.id, "token_threshold", compactor, range.len());
-    let summary = match compactor.summarize(&range).instrument(span.clone()).await {
+    let summary = compactor.summarize(&range).instrument(span.clone());
+    let summary = match shared.scheduler.outside_call(summary).await {
         Ok(Some(summary)) => summary_event(&range, summary, &*shared.clock, &*shared.ids),
         Ok(None) => None,
         Err(error) => {

@@ -82,7 +82,7 @@ impl AgentFlow<'_> {
         callback: &CallbackContext,
         mut answers: ModelStream,
     ) -> Result<()> {
-        let mut next = next_answer(&mut answers, call).await;
+        let mut next = self.next_answer(&mut answers, call).await;
         while let Some(answer) = next {
             let response = match answer {
                 Ok(response) => response,
@@ -101,18 +101,28 @@ impl AgentFlow<'_> {
                 // The append of the last answer ends the run. All other answers are emitted
                 // immediately.
                 true => {
-                    let following = next_answer(&mut answers, call).await;
+                    let following = self.next_answer(&mut answers, call).await;
                     self.handle_response(call, response, following.is_none())
                         .await?;
                     following
                 }
                 false => {
                     self.handle_response(call, response, false).await?;
-                    next_answer(&mut answers, call).await
+                    self.next_answer(&mut answers, call).await
                 }
             };
         }
         Ok(())
+    }
+
+    /// Returns the next answer. The model runs inside its own span.
+    async fn next_answer(
+        &self,
+        answers: &mut ModelStream,
+        call: &Call,
+    ) -> Option<std::result::Result<LlmResponse, ModelError>> {
+        let next = answers.next().instrument(call.spans.generate());
+        self.ctx.shared.scheduler.outside_call(next).await
     }
 
     /// Runs the callbacks after an answer, within the span of the call.
@@ -259,14 +269,6 @@ impl AgentFlow<'_> {
             }),
         })
     }
-}
-
-/// Returns the next answer. The model runs inside its own span.
-async fn next_answer(
-    answers: &mut ModelStream,
-    call: &Call,
-) -> Option<std::result::Result<LlmResponse, ModelError>> {
-    answers.next().instrument(call.spans.generate()).await
 }
 
 /// Fills in unset fields of a replacement (partial, turn complete, usage) from the original.

@@ -92,7 +92,7 @@ impl Agent for LoopAgent {
             rounds += 1;
             if !watch.has_events() {
                 // Sub-agents that emit nothing must not starve other tasks.
-                ctx.shared.scheduler.yield_until_rest().await;
+                ctx.shared.scheduler.yield_now().await;
             }
         }
         ctx.record_agent_end().await

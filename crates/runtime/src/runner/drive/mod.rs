@@ -353,7 +353,7 @@ impl Driver {
     }
 
     /// Lets the agents continue until an event can be stored or the run ends. An outside completion
-    /// enters only when no event waits and no agent can continue without one.
+    /// enters only when no event waits and no agent can continue without one, or when it must.
     async fn next(
         &mut self,
         mut agents: Pin<&mut impl Future<Output = Result<()>>>,
@@ -377,14 +377,11 @@ impl Driver {
                 if let Poll::Ready(result) = agents.as_mut().poll(cx) {
                     return Poll::Ready(DriveStep::AgentEnd(AgentEnd::Done(result)));
                 }
-                if scheduler.is_at_rest() && scheduler.enter_overdue() {
-                    continue;
-                }
                 if let emitted @ Poll::Ready(_) = self.poll_emitted(cx, emitted) {
                     return emitted;
                 }
                 let is_waiting = self.pending_delivery.is_some() || !scheduler.is_at_rest();
-                if is_waiting || !scheduler.enter_completion() {
+                if is_waiting || !scheduler.continue_next() {
                     return Poll::Pending;
                 }
             }
@@ -400,7 +397,9 @@ impl Driver {
         cx: &mut Context<'_>,
         emitted: &mut mpsc::UnboundedReceiver<EmittedEvent>,
     ) -> Poll<DriveStep> {
-        if self.pending_delivery.is_some() || !self.ctx.shared.scheduler.is_at_rest() {
+        let scheduler = &self.ctx.shared.scheduler;
+        let must_wait = !scheduler.is_at_rest() || scheduler.must_enter();
+        if self.pending_delivery.is_some() || must_wait {
             return Poll::Pending;
         }
         match emitted.poll_recv(cx) {

@@ -10,8 +10,10 @@ use retain_runtime::RunRequest;
 use self::{
     stores::{TestStore, open_stores},
     trees::{
-        Gates, Root, Tree, agent_tools_in_parallel, loops_in_parallel, memory_searches_in_parallel,
-        parallel_in_loop, parallel_in_parallel, sequences_in_parallel, two_tools_in_parallel,
+        Gates, Root, Tree, agent_tools_in_parallel, endless_loop_beside_model,
+        endless_silent_loop_beside_model, loop_beside_model, loops_in_parallel,
+        memory_searches_in_parallel, parallel_in_loop, parallel_in_parallel, sequences_in_parallel,
+        silent_loop_beside_model, two_tools_in_parallel,
     },
 };
 use super::support::{APP, USER, events_of, runner, story};
@@ -19,25 +21,25 @@ use super::support::{APP, USER, events_of, runner, story};
 /// Number of runs of each case on each store. On PostgreSQL they take about two seconds.
 const REPEATS: usize = 200;
 
-/// Runs the tree in a new session and releases answers in the order of `script`. Without a script,
-/// no answer waits. Returns the stored events as text.
+/// Number of runs of each endless case on each store. A run takes 1,000 steps.
+const ENDLESS_REPEATS: usize = 40;
+
+/// Runs the tree in a new session and releases answers in the order of `script`. Returns the stored
+/// events as text.
 async fn run_once(
     store: &TestStore,
     session: &str,
     tree: Tree,
-    script: Option<&str>,
-) -> Vec<String> {
-    let gates = match script {
-        Some(_) => Arc::default(),
-        None => Gates::open(),
-    };
+    gates: Arc<Gates>,
+    script: &str,
+) -> String {
     let runner = runner(&store.sessions, Root(tree(&gates)));
     let runner = runner.memory_service(Arc::clone(&store.memory));
     let runner = runner.build().unwrap();
     let request = RunRequest::new("Go");
     let run = runner.run_with(USER, Some(session), request).await.unwrap();
     let run = tokio::spawn(run.collect_events());
-    for name in script.unwrap_or_default().split_whitespace() {
+    for name in script.split_whitespace() {
         gates.release(name).await;
     }
     run.await.unwrap().unwrap();
@@ -45,20 +47,49 @@ async fn run_once(
         .sessions
         .get_session(APP, USER, session, Default::default());
     let session = read.await.unwrap().unwrap();
-    story(events_of(&session))
-        .into_iter()
-        .skip(1)
-        .map(|line| line.split_once(": ").unwrap().1.to_owned())
-        .collect()
+    let story = story(events_of(&session));
+    let answers = story.iter().skip(1);
+    let answers: Vec<&str> = answers
+        .map(|line| line.split_once(": ").unwrap().1)
+        .collect();
+    answers.join(" ")
 }
 
-/// Asserts that the tree's log is the same in each run, on every store.
-async fn assert_log(tree: Tree, script: Option<&str>, expected: &str) {
+/// Asserts that the tree's log is the same in each run, on every store. Without a script, no answer
+/// waits.
+async fn assert_log(tree: Tree, script: Option<&'static str>, expected: &str) {
+    let gates = || match script {
+        Some(_) => Arc::default(),
+        None => Gates::open(),
+    };
+    let gates = |_| (gates(), script.unwrap_or_default());
+    assert_logs(tree, REPEATS, gates, expected).await;
+}
+
+/// Asserts that the log of a tree with one gated answer, `m1`, is the same whenever the answer
+/// comes: at one of several ticks, or at a time that depends on the threads.
+async fn assert_log_whenever_answered(tree: Tree, repeats: usize, expected: &str) {
+    let gates = |repeat| match [Some(0), Some(50), Some(140), None][repeat % 4] {
+        Some(tick) => (Gates::releasing_at(tick, "m1"), ""),
+        None => (Arc::default(), "m1"),
+    };
+    assert_logs(tree, repeats, gates, expected).await;
+}
+
+/// Asserts that each run of the tree has the expected log, on every store. `gates` returns the gates
+/// and the script of a run.
+async fn assert_logs(
+    tree: Tree,
+    repeats: usize,
+    gates: impl Fn(usize) -> (Arc<Gates>, &'static str),
+    expected: &str,
+) {
     for store in open_stores().await {
-        for repeat in 0..REPEATS {
+        for repeat in 0..repeats {
             let session = format!("s{repeat}");
-            let log = run_once(&store, &session, tree, script).await;
-            assert_eq!(log.join(" "), expected, "{}, run {repeat}", store.name);
+            let (gates, script) = gates(repeat);
+            let log = run_once(&store, &session, tree, gates, script).await;
+            assert_eq!(log, expected, "{}, run {repeat}", store.name);
         }
     }
 }
@@ -165,4 +196,26 @@ async fn memory_searches_in_parallel_store_events_in_completion_order() {
         r#"recall({"request":"?"}) recall -> {"result":"0 memories"} c2 a2 c3 b2"#
     );
     assert_log(memory_searches_in_parallel, Some(script), expected).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn model_answer_enters_after_a_loop_that_never_waits() {
+    assert_log_whenever_answered(loop_beside_model, REPEATS, "150 ticks m1").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn model_answer_enters_after_a_loop_without_events() {
+    assert_log_whenever_answered(silent_loop_beside_model, REPEATS, "150 ticks m1").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn endless_loop_meets_the_model_answer_at_the_same_iteration() {
+    let expected = "m1 1002 ticks";
+    assert_log_whenever_answered(endless_loop_beside_model, ENDLESS_REPEATS, expected).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn endless_loop_without_events_meets_the_model_answer_at_the_same_iteration() {
+    let tree = endless_silent_loop_beside_model;
+    assert_log_whenever_answered(tree, ENDLESS_REPEATS, "m1 1001 ticks").await;
 }

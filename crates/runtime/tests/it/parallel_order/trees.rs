@@ -4,10 +4,11 @@ use std::{
     collections::HashMap,
     future::poll_fn,
     sync::{Arc, Mutex},
+    thread,
 };
 
 use futures_util::{FutureExt as _, stream};
-use retain_core::{Content, LlmResponse};
+use retain_core::{Content, Event, LlmResponse};
 use retain_runtime::{
     Agent, AgentTool, FunctionTool, InvocationContext, LlmAgent, LlmRequest, LoopAgent, Model,
     ModelStream, ParallelAgent, RunError, SequentialAgent, ToolContext, ToolOutput,
@@ -23,6 +24,8 @@ pub(super) struct Gates {
     waiting: Mutex<HashMap<String, oneshot::Sender<()>>>,
     changed: watch::Sender<()>,
     is_open: bool,
+    /// The tick of a [`Ticker`] at which an answer is released, and the answer.
+    release_at: Option<(usize, &'static str)>,
 }
 
 impl Gates {
@@ -32,6 +35,24 @@ impl Gates {
             is_open: true,
             ..Gates::default()
         })
+    }
+
+    /// Creates gates that release an answer when a [`Ticker`] reaches this tick.
+    pub(super) fn releasing_at(tick: usize, name: &'static str) -> Arc<Gates> {
+        Arc::new(Gates {
+            release_at: Some((tick, name)),
+            ..Gates::default()
+        })
+    }
+
+    /// Releases the answer of this tick on another thread, so that it completes from outside.
+    fn reach(&self, tick: usize) {
+        let Some((_, name)) = self.release_at.filter(|(at, _)| *at == tick) else {
+            return;
+        };
+        let release = self.waiting.lock().unwrap().remove(name).unwrap();
+        let released = thread::spawn(move || release.send(()).unwrap());
+        released.join().unwrap();
     }
 
     /// Waits until the test releases `name`.
@@ -110,6 +131,68 @@ fn gated_model(gates: &Arc<Gates>, name: &str, tools: &[&str]) -> GatedModel {
         gates: Arc::clone(gates),
         tools: tools.iter().map(|tool| (*tool).to_owned()).collect(),
     }
+}
+
+/// An agent that never waits for anything outside the run. Each of its runs is a tick, which emits a
+/// partial event or nothing. The last tick escalates.
+#[derive(Debug)]
+struct Ticker {
+    gates: Arc<Gates>,
+    ticks: Mutex<usize>,
+    is_silent: bool,
+    /// The number of ticks; `None` to stop when the agent `m` has answered.
+    last_tick: Option<usize>,
+}
+
+#[async_trait::async_trait]
+impl Agent for Ticker {
+    fn name(&self) -> &str {
+        "ticker"
+    }
+
+    async fn run(&self, ctx: &InvocationContext) -> Result<(), RunError> {
+        let tick = {
+            let mut ticks = self.ticks.lock().unwrap();
+            *ticks += 1;
+            *ticks - 1
+        };
+        self.gates.reach(tick);
+        let is_last = match self.last_tick {
+            Some(last) => tick == last,
+            None => ctx.events().iter().any(|event| event.author == "m"),
+        };
+        if !is_last && self.is_silent {
+            return Ok(());
+        }
+        let text = Content::model(format!("{tick} ticks"));
+        let mut event = Event {
+            response: LlmResponse::from_content(text),
+            ..ctx.new_event()
+        };
+        match is_last {
+            true => event.actions.escalate = Some(true),
+            false => event.response.partial = Some(true),
+        }
+        ctx.emit(event).await?;
+        Ok(())
+    }
+}
+
+/// Returns the agent `m`, which answers `m1`, beside a loop of ticks.
+fn ticks_beside_model(
+    gates: &Arc<Gates>,
+    is_silent: bool,
+    last_tick: Option<usize>,
+) -> Arc<dyn Agent> {
+    let ticker = Ticker {
+        gates: Arc::clone(gates),
+        ticks: Mutex::default(),
+        is_silent,
+        last_tick,
+    };
+    let ticks = LoopAgent::builder("loop_ticker").sub_agent(ticker).build();
+    let agents: Vec<Arc<dyn Agent>> = vec![Arc::new(leaf(gates, "m")), Arc::new(ticks.unwrap())];
+    parallel("all", agents)
 }
 
 fn leaf(gates: &Arc<Gates>, name: &str) -> LlmAgent {
@@ -256,6 +339,22 @@ pub(super) fn two_tools_in_parallel(gates: &Arc<Gates>) -> Arc<dyn Agent> {
         repeat("loop_c", 3, vec![Arc::new(leaf(gates, "c"))]),
     ];
     parallel("all", agents)
+}
+
+pub(super) fn loop_beside_model(gates: &Arc<Gates>) -> Arc<dyn Agent> {
+    ticks_beside_model(gates, false, Some(150))
+}
+
+pub(super) fn silent_loop_beside_model(gates: &Arc<Gates>) -> Arc<dyn Agent> {
+    ticks_beside_model(gates, true, Some(150))
+}
+
+pub(super) fn endless_loop_beside_model(gates: &Arc<Gates>) -> Arc<dyn Agent> {
+    ticks_beside_model(gates, false, None)
+}
+
+pub(super) fn endless_silent_loop_beside_model(gates: &Arc<Gates>) -> Arc<dyn Agent> {
+    ticks_beside_model(gates, true, None)
 }
 
 /// A root agent that runs a shared agent, because the helper `runner` takes an agent by value.
