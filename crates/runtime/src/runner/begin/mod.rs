@@ -299,9 +299,8 @@ impl Inner {
     }
 }
 
-/// Replaces the `temp:` keys, which live for one run, with those of the request.
+/// Adds the `temp:` keys of the request, which live for one run. A loaded session has none.
 pub(crate) fn apply_temp(session: &mut Session, delta: &StateDelta) {
-    session.state.clear_temp_keys();
     let (_, _, _, temp) = State::partition_by_scope(delta);
     session.state.apply(&temp);
 }
