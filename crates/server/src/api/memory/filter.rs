@@ -1,6 +1,6 @@
 //! The memory filter, whose conditions can be in a body or in a query string.
 
-use retain_core::{JsonMap, MemoryFilter, OriginKind};
+use retain_core::{MemoryFilter, OriginKind};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -8,7 +8,7 @@ use super::{
     super::{
         problem::Problem,
         query::{Kind, Param, Params},
-        shapes::{FreeObject, Time},
+        shapes::Time,
     },
     info::{KindName, OriginName},
 };
@@ -36,28 +36,67 @@ const TOOL: Param = Param::new("tool", Kind::Text, "Only memories from this tool
 /// The conditions as query parameters.
 pub(super) const PARAMS: [Param; 7] = [FROM, TO, AUTHOR, SESSION, KIND, ORIGIN, TOOL];
 
-/// The conditions of a memory filter. A missing field matches all memories.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "MemoryFilter")]
-pub(super) struct Filter {
-    /// Only memories from this time or later, in seconds since 1970.
-    pub(super) from: Option<Time>,
-    /// Only memories from before this time.
-    pub(super) to: Option<Time>,
-    /// Only memories by this author.
-    pub(super) author: Option<String>,
-    /// Only memories from this session.
-    pub(super) session: Option<String>,
-    /// Only memories of this kind.
-    pub(super) kind: Option<KindName>,
-    /// Only memories of these origins.
-    pub(super) origin: Option<Origins>,
-    /// Only memories from this tool.
-    pub(super) tool: Option<String>,
-    /// Only memories whose metadata has these exact values.
-    #[schemars(with = "Option<FreeObject>")]
-    pub(super) metadata: Option<JsonMap>,
+/// Defines a body with the conditions of a memory filter between its other fields. Serde's `flatten`
+/// cannot do this, because it would not read the metadata exactly.
+macro_rules! filter_body {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis struct $name:ident {
+            before { $($before:tt)* }
+            after { $($after:tt)* }
+        }
+    ) => {
+        $(#[$attribute])*
+        $visibility struct $name {
+            $($before)*
+            /// Only memories from this time or later, in seconds since 1970.
+            from: Option<$crate::api::shapes::Time>,
+            /// Only memories from before this time.
+            to: Option<$crate::api::shapes::Time>,
+            /// Only memories by this author.
+            author: Option<String>,
+            /// Only memories from this session.
+            session: Option<String>,
+            /// Only memories of this kind.
+            kind: Option<$crate::api::memory::info::KindName>,
+            /// Only memories of these origins.
+            origin: Option<$crate::api::memory::filter::Origins>,
+            /// Only memories from this tool.
+            tool: Option<String>,
+            /// Only memories whose metadata has these exact values.
+            #[schemars(with = "Option<crate::api::shapes::FreeObject>")]
+            metadata: Option<retain_core::JsonMap>,
+            $($after)*
+        }
+
+        impl $name {
+            /// Moves the conditions out of the body.
+            $visibility fn take_filter(&mut self) -> retain_core::MemoryFilter {
+                let mut filter = retain_core::MemoryFilter::default();
+                filter.origins = self.origin.take().map(Into::into).unwrap_or_default();
+                filter.since = self.from.take().map(|time| time.0);
+                filter.until = self.to.take().map(|time| time.0);
+                filter.author = self.author.take();
+                filter.session = self.session.take();
+                filter.kind = self.kind.take().map(Into::into);
+                filter.tool = self.tool.take();
+                filter.metadata = self.metadata.take().unwrap_or_default();
+                filter
+            }
+        }
+    };
+}
+pub(super) use filter_body;
+
+filter_body! {
+    /// The conditions of a memory filter. A missing field matches all memories.
+    #[derive(Debug, Default, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    #[schemars(rename = "MemoryFilter")]
+    pub(super) struct Filter {
+        before {}
+        after {}
+    }
 }
 
 /// One origin, or several.
@@ -71,22 +110,12 @@ pub(super) enum Origins {
     Several(Vec<OriginName>),
 }
 
-impl From<Filter> for MemoryFilter {
-    fn from(filter: Filter) -> MemoryFilter {
-        let mut conditions = MemoryFilter::default();
-        conditions.origins = match filter.origin {
-            None => Vec::new(),
-            Some(Origins::One(origin)) => vec![origin.into()],
-            Some(Origins::Several(origins)) => origins.into_iter().map(OriginKind::from).collect(),
-        };
-        conditions.since = filter.from.map(|time| time.0);
-        conditions.until = filter.to.map(|time| time.0);
-        conditions.author = filter.author;
-        conditions.session = filter.session;
-        conditions.kind = filter.kind.map(Into::into);
-        conditions.tool = filter.tool;
-        conditions.metadata = filter.metadata.unwrap_or_default();
-        conditions
+impl From<Origins> for Vec<OriginKind> {
+    fn from(origins: Origins) -> Vec<OriginKind> {
+        match origins {
+            Origins::One(origin) => vec![origin.into()],
+            Origins::Several(origins) => origins.into_iter().map(OriginKind::from).collect(),
+        }
     }
 }
 
@@ -105,7 +134,7 @@ pub(super) fn from_query(params: &Params) -> Result<MemoryFilter, Problem> {
         Some(_) => Some(OriginName::Direct),
         None => None,
     };
-    let filter = Filter {
+    let mut filter = Filter {
         from: params.time(&FROM)?.map(Time),
         to: params.time(&TO)?.map(Time),
         author: text(&AUTHOR),
@@ -115,5 +144,5 @@ pub(super) fn from_query(params: &Params) -> Result<MemoryFilter, Problem> {
         tool: text(&TOOL),
         metadata: None,
     };
-    Ok(filter.into())
+    Ok(filter.take_filter())
 }

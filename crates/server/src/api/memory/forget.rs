@@ -1,7 +1,7 @@
 //! Delete memories permanently: by id, session, tool or filter.
 
 use axum::{extract::State, http::Method, response::Response};
-use retain_core::{Forget, ForgetReceipt, MemoryFilter};
+use retain_core::{Forget, MemoryFilter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -70,8 +70,8 @@ fn parse_forget(body: ForgetBody) -> Result<Forget, Problem> {
     selections.extend(body.ids.map(Forget::Ids));
     selections.extend(body.session.map(Forget::session));
     selections.extend(body.tool.map(Forget::tool));
-    if let Some(filter) = body.filter {
-        let filter = MemoryFilter::from(filter);
+    if let Some(mut filter) = body.filter {
+        let filter = filter.take_filter();
         if filter.is_any() {
             let detail = "the filter is empty; to forget everything, send {\"all\": true}";
             return Err(Problem::invalid_body(detail));
@@ -99,14 +99,10 @@ async fn forget(
     params.only(&[])?;
     let forget = parse_forget(body)?;
     let memory = long_term(&server, "the forget operation")?;
-    let ForgetReceipt {
-        memories,
-        bytes,
-        tombstones,
-    } = memory.forget(&app, &user, forget).await?;
+    let receipt = memory.forget(&app, &user, forget).await?;
     ok(&ForgetReceiptBody {
-        memories,
-        bytes,
-        tombstones,
+        memories: receipt.memories,
+        bytes: receipt.bytes,
+        tombstones: receipt.tombstones,
     })
 }

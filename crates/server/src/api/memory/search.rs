@@ -17,10 +17,10 @@ use super::{
         path::UserPath,
         problem::Problem,
         query::Params,
-        shapes::{FreeObject, MemoryEntryObject, Score, SearchLimit, Time, Tokens},
+        shapes::{MemoryEntryObject, Score, SearchLimit, Time, Tokens},
     },
-    filter::{Filter, Origins},
-    info::{KindName, MemoryInfoBody},
+    filter::filter_body,
+    info::MemoryInfoBody,
     long_term,
 };
 use crate::{guard::Scope, routes::Access, services::Shared};
@@ -40,40 +40,29 @@ pub(super) fn routes(api: Api) -> Api {
     )
 }
 
-/// A memory query with its filter.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schemars(rename = "MemoryQuery")]
-struct SearchBody {
-    /// The query in natural language.
-    query: String,
-    /// Maximum number of results (default 10).
-    limit: Option<SearchLimit>,
-    /// Approximate maximum number of tokens of all results together.
-    token_budget: Option<Tokens>,
-    /// Only memories from this time or later, in seconds since 1970.
-    from: Option<Time>,
-    /// Only memories from before this time.
-    to: Option<Time>,
-    /// Only memories by this author.
-    author: Option<String>,
-    /// Only memories from this session.
-    session: Option<String>,
-    /// Only memories of this kind.
-    kind: Option<KindName>,
-    /// Only memories of these origins.
-    origin: Option<Origins>,
-    /// Only memories from this tool.
-    tool: Option<String>,
-    /// Only memories whose metadata has these exact values.
-    #[schemars(with = "Option<FreeObject>")]
-    metadata: Option<retain_core::JsonMap>,
-    /// Minimum score.
-    min_score: Option<Score>,
-    /// The time that words such as "yesterday" are relative to (default: now).
-    reference_time: Option<Time>,
-    /// Whether to explain each hit.
-    explain: Option<bool>,
+filter_body! {
+    /// A memory query with its filter.
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(rename_all = "camelCase", deny_unknown_fields)]
+    #[schemars(rename = "MemoryQuery")]
+    struct SearchBody {
+        before {
+            /// The query in natural language.
+            query: String,
+            /// Maximum number of results (default 10).
+            limit: Option<SearchLimit>,
+            /// Approximate maximum number of tokens of all results together.
+            token_budget: Option<Tokens>,
+        }
+        after {
+            /// Minimum score.
+            min_score: Option<Score>,
+            /// The time that words such as "yesterday" are relative to (default: now).
+            reference_time: Option<Time>,
+            /// Whether to explain each hit.
+            explain: Option<bool>,
+        }
+    }
 }
 
 /// The hits, best first.
@@ -224,18 +213,9 @@ fn hit_body(found: MemoryHit, explain: bool) -> HitBody {
 }
 
 impl From<SearchBody> for MemoryQuery {
-    fn from(search: SearchBody) -> MemoryQuery {
-        let filter = Filter {
-            from: search.from,
-            to: search.to,
-            author: search.author,
-            session: search.session,
-            kind: search.kind,
-            origin: search.origin,
-            tool: search.tool,
-            metadata: search.metadata,
-        };
-        let mut query = MemoryQuery::new(search.query).with_filter(filter.into());
+    fn from(mut search: SearchBody) -> MemoryQuery {
+        let filter = search.take_filter();
+        let mut query = MemoryQuery::new(search.query).with_filter(filter);
         query.limit = search.limit.map_or(query.limit, |limit| limit.0 as usize);
         query.token_budget = search.token_budget.map(|tokens| tokens.0 as usize);
         query.min_score = search.min_score.map_or(0.0, |score| score.0);
