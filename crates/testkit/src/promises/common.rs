@@ -5,8 +5,8 @@ use std::{future::Future, sync::Arc, time::Duration};
 use futures_util::StreamExt as _;
 use retain_core::{
     Append, AppendReceipt, CreateSession, Event, EventStream, ExportScope, GetSessionConfig, Json,
-    JsonMap, LineStream, Result, RunOptions, RunToken, Session, SessionKey, SessionLog, State,
-    Window,
+    JsonMap, LineStream, Result, RunOptions, RunToken, Session, SessionError, SessionKey,
+    SessionLog, State, Window,
 };
 use tokio::task::JoinSet;
 
@@ -237,4 +237,42 @@ pub(super) async fn export(log: &Log, scope: ExportScope) -> Vec<String> {
 pub(super) fn stream_of(lines: &[String]) -> LineStream {
     let lines: Vec<Result<String>> = lines.iter().cloned().map(Ok).collect();
     Box::pin(futures_util::stream::iter(lines))
+}
+
+/// Asserts that every operation on a session that is not there fails with `NotFound`, except
+/// deletion, which succeeds.
+pub(super) async fn assert_operations_find_nothing(log: &Log, key: &SessionKey, run: RunToken) {
+    let append = Append::from(event("f"));
+    let (mut tail, mut export) = (
+        log.tail(key, 0),
+        log.export(ExportScope::Session(key.clone())),
+    );
+    let failed: Vec<(&str, Result<()>)> = vec![
+        ("append", log.append(key, append.clone()).await.map(drop)),
+        (
+            "append within a run",
+            log.append(key, append.within_run(run)).await.map(drop),
+        ),
+        ("begin a run", begin(log, key, event("f")).await.map(drop)),
+        ("renew_run", log.renew_run(key, run).await),
+        ("end_run", log.end_run(key, run).await),
+        ("state_at", log.state_at(key, 0).await.map(drop)),
+        ("rewind", log.rewind(key, "i").await.map(drop)),
+        ("fork", log.fork(key, None, Some("fork")).await.map(drop)),
+        (
+            "fork at 0",
+            log.fork(key, Some(0), Some("fork")).await.map(drop),
+        ),
+        ("tail", tail.next().await.unwrap().map(drop)),
+        ("export", export.next().await.unwrap().map(drop)),
+    ];
+    for (operation, failed) in failed {
+        assert!(
+            matches!(&failed, Err(SessionError::NotFound { key: found }) if found == key),
+            "{operation}: {failed:?}"
+        );
+    }
+    log.delete_session(&key.app, &key.user, &key.id)
+        .await
+        .unwrap();
 }

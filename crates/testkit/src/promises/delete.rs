@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use retain_core::{Append, ExportScope, Result, RunToken, SessionError, SessionKey, Window};
+use retain_core::{Append, RunToken, SessionError, SessionKey, Window};
 
 use super::common::*;
 use crate::harness::Harness;
@@ -118,35 +117,9 @@ pub async fn run_cannot_append_after_its_session_is_deleted(harness: Harness) {
 pub async fn operations_on_a_missing_session_are_not_found(harness: Harness) {
     let log = harness.service();
     let key = key("missing");
-    let run = RunToken(1);
-    let failed: Vec<Result<()>> = vec![
-        log.append(&key, event("e").into()).await.map(drop),
-        log.append(&key, Append::from(event("e")).expecting(0))
-            .await
-            .map(drop),
-        begin(&log, &key, event("e")).await.map(drop),
-        log.append(&key, Append::from(event("e")).within_run(run))
-            .await
-            .map(drop),
-        log.renew_run(&key, run).await,
-        log.end_run(&key, run).await,
-        log.state_at(&key, 0).await.map(drop),
-        log.rewind(&key, "i").await.map(drop),
-        log.fork(&key, None, Some("fork")).await.map(drop),
-        log.fork(&key, Some(0), Some("fork")).await.map(drop),
-        log.tail(&key, 0).next().await.unwrap().map(drop),
-        log.export(ExportScope::Session(key.clone()))
-            .next()
-            .await
-            .unwrap()
-            .map(drop),
-    ];
-    for (number, failed) in failed.into_iter().enumerate() {
-        assert!(
-            matches!(&failed, Err(SessionError::NotFound { key: found }) if *found == key),
-            "operation {number}: {failed:?}"
-        );
-    }
+    let position = log.append(&key, Append::from(event("e")).expecting(0));
+    assert_fails!(position.await, SessionError::NotFound { .. });
+    assert_operations_find_nothing(&log, &key, RunToken(1)).await;
     assert_eq!(log.list_sessions(APP, None).await.unwrap().sessions, []);
 }
 
