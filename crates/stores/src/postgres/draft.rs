@@ -12,6 +12,7 @@ use super::{
     append::{EventColumns, INSERT_EVENTS},
     create::INITIAL,
     delete::{DeleteStatements, delete_sessions},
+    named_sql::NamedSql,
     pool::{Database, Failure, Param, Transaction, statements},
     rows::{CachedHead, by_key, clock_us, head_columns, signed},
     state::{OwnStateChanges, OwnerKeys, StateStatements, lock_owners},
@@ -24,24 +25,28 @@ statements! {
             "SELECT ", head_columns!(), ", coalesce($4::int8, ", clock_us!(),
             ") FROM retain_sessions WHERE ", by_key!(), " FOR UPDATE"
         ),
-        // `in_order` also compares the last event with `last_update`, as the next append does. In a
-        // fork, `last_update` is the time of the fork.
-        adopt: concat!(
-            "INSERT INTO retain_sessions (number, app, user_id, id, position, last_update, \
-             create_time, touched_us, ttl_us, lease_token, in_order, state_bytes, origin_id, \
-             origin_position) \
-             SELECT $4::int8, $1::text, $2::text, $3::text, $5::int8, $6::float8, $7::float8, \
-             coalesce($8::int8, ", clock_us!(), "), $9::int8, $4::int8 << 32, \
-             NOT EXISTS (SELECT FROM \
-              (SELECT timestamp, lead(timestamp, 1, $6::float8) OVER (ORDER BY position) AS next \
-               FROM retain_events WHERE log = $4 AND position > 0) times \
-              WHERE next < timestamp), \
-             (SELECT coalesce(sum(octet_length(key) + octet_length(value)), 0) \
-              FROM retain_state WHERE log = $4 AND value IS NOT NULL), $10::text, $11::int8 \
-             ON CONFLICT (app, user_id, id) DO NOTHING RETURNING ", head_columns!()
-        ),
     }
 }
+
+// `in_order` also compares the last event with `last_update`, as the next append does. In a fork,
+// `last_update` is the time of the fork.
+const ADOPT: &str = concat!(
+    "INSERT INTO retain_sessions (number, app, user_id, id, position, last_update, create_time, \
+     touched_us, ttl_us, lease_token, in_order, state_bytes, origin_id, origin_position) \
+     SELECT {log}::int8, {app}::text, {user}::text, {id}::text, {position}::int8, \
+     {last_update}::float8, {create_time}::float8, coalesce({touched_us}::int8, ",
+    clock_us!(),
+    "), {ttl_us}::int8, {log}::int8 << 32, \
+     NOT EXISTS (SELECT FROM \
+      (SELECT timestamp, lead(timestamp, 1, {last_update}::float8) OVER (ORDER BY position) AS next \
+       FROM retain_events WHERE log = {log} AND position > 0) times \
+      WHERE next < timestamp), \
+     (SELECT coalesce(sum(octet_length(key) + octet_length(value)), 0) \
+      FROM retain_state WHERE log = {log} AND value IS NOT NULL), \
+     {origin_id}::text, {origin_position}::int8 \
+     ON CONFLICT (app, user_id, id) DO NOTHING RETURNING ",
+    head_columns!()
+);
 
 statements! {
     /// Statements that write a draft.
@@ -85,24 +90,25 @@ pub(super) struct AdoptedLog<'a> {
 /// Turns a log into a session. Returns no row if a session with this key exists.
 pub(super) async fn adopt(
     transaction: &Transaction,
-    statements: &AdoptStatements,
     log: &AdoptedLog<'_>,
 ) -> Result<Vec<Row>, Error> {
-    let SessionKey { app, user, id } = log.key;
-    let params: [Param<'_>; _] = [
-        app,
-        user,
-        id,
-        &log.number,
-        &signed(log.position),
-        &log.last_update,
-        &log.create_time,
-        &log.touched_us,
-        &log.ttl_us,
-        &log.origin.map(|origin| &origin.session_id),
-        &log.origin.map(|origin| signed(origin.position)),
-    ];
-    transaction.query(&statements.adopt, params).await
+    let position = signed(log.position);
+    let origin_id = log.origin.map(|origin| &origin.session_id);
+    let origin_position = log.origin.map(|origin| signed(origin.position));
+    let mut sql = NamedSql::default();
+    sql.bind("app", &log.key.app);
+    sql.bind("user", &log.key.user);
+    sql.bind("id", &log.key.id);
+    sql.bind("log", &log.number);
+    sql.bind("position", &position);
+    sql.bind("last_update", &log.last_update);
+    sql.bind("create_time", &log.create_time);
+    sql.bind("touched_us", &log.touched_us);
+    sql.bind("ttl_us", &log.ttl_us);
+    sql.bind("origin_id", &origin_id);
+    sql.bind("origin_position", &origin_position);
+    sql.push(ADOPT);
+    transaction.run(&sql).await
 }
 
 /// Deletes an expired session with this key. Returns the session if an earlier attempt created it
@@ -302,7 +308,7 @@ pub(super) async fn finish(
             touched_us: touched_us(&transaction, head, now_us).await?,
             origin: head.origin.as_ref(),
         };
-        decode_adopted(key, &adopt(&transaction, &adoption, &complete).await?)
+        decode_adopted(key, &adopt(&transaction, &complete).await?)
     };
     let finished = finished.await;
     let is_taken = matches!(

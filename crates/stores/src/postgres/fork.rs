@@ -2,13 +2,14 @@
 
 use retain_core::{Head, Origin, Result, SessionError, SessionKey, store_rules};
 use tokio::join;
-use tokio_postgres::Error;
+use tokio_postgres::Row;
 
 use super::{
     draft::{AdoptStatements, AdoptedLog, adopt, clear_key, commit_or_roll_back, decode_adopted},
-    pool::{Database, Failure, Param, statements},
+    pool::{Database, Failure, Param, Transaction, statements},
     rows::{CachedHead, by_key, clock_us, head_columns, signed},
 };
+use crate::sql::SessionRow;
 
 /// Columns and rows of an insert that copies state values of log $1 up to position $3 to log $2.
 macro_rules! copied_values {
@@ -79,23 +80,12 @@ pub(super) async fn fork(
     begun?;
     let (head, existing, log) = (head?, existing?, log?);
     let forked = async {
-        let head = head
-            .first()
-            .map(|row| Ok((CachedHead::read(row)?, row.try_get(13)?)));
-        let head: Option<(CachedHead, i64)> = head.transpose().map_err(|e: Error| e)?;
-        let head = head.filter(|(head, now_us)| head.row.is_alive(*now_us));
-        let not_found = || SessionError::NotFound {
-            key: origin.clone(),
-        };
-        let from = head.ok_or_else(not_found)?.0.row;
+        let from = read_origin(origin, &head)?;
         store_rules::check_position(origin, position, from.position)?;
         if let Some(head) = clear_key(&transaction, key, &existing, *made).await? {
             return Ok(head);
         }
-        let log = log.first().ok_or(Failure::Transient(
-            "PostgreSQL returned no number for the new log",
-        ))?;
-        let number: i64 = log.try_get(0)?;
+        let number = read_log_number(&log)?;
         let copy = AdoptedLog {
             key,
             number,
@@ -109,24 +99,52 @@ pub(super) async fn fork(
                 position,
             }),
         };
-        let copied: [Param<'_>; _] = [&from.number, &number, &signed(position)];
-        let (events, state, past, row) = join!(
-            biased;
-            transaction.execute(&statements.copy_events, copied),
-            transaction.execute(&statements.copy_state, copied),
-            transaction.execute(&statements.copy_past, copied),
-            adopt(&transaction, &adoption, &copy),
-        );
-        events?;
-        state?;
-        past?;
-        let head = decode_adopted(key, &row?)?;
+        let head = copy_log(&transaction, &statements, from.number, &copy).await?;
         // Set only now: until here, `made` may name the session of an earlier attempt.
         *made = Some(number);
         Ok(head)
     };
     let forked = forked.await;
     commit_or_roll_back(transaction, key, forked).await
+}
+
+/// Decodes the head of the origin, which must be alive.
+fn read_origin(origin: &SessionKey, rows: &[Row]) -> Result<SessionRow, Failure> {
+    if let Some(row) = rows.first() {
+        let (head, now_us) = (CachedHead::read(row)?, row.try_get(13)?);
+        if head.row.is_alive(now_us) {
+            return Ok(head.row);
+        }
+    }
+    let key = origin.clone();
+    Err(SessionError::NotFound { key }.into())
+}
+
+fn read_log_number(rows: &[Row]) -> Result<i64, Failure> {
+    let missing = Failure::Transient("PostgreSQL returned no number for the new log");
+    Ok(rows.first().ok_or(missing)?.try_get(0)?)
+}
+
+/// Copies the log `from` and turns the copy into a session.
+async fn copy_log(
+    transaction: &Transaction,
+    statements: &ForkStatements,
+    from: i64,
+    copy: &AdoptedLog<'_>,
+) -> Result<CachedHead, Failure> {
+    let position = signed(copy.position);
+    let copied: [Param<'_>; _] = [&from, &copy.number, &position];
+    let (events, state, past, row) = join!(
+        biased;
+        transaction.execute(&statements.copy_events, copied),
+        transaction.execute(&statements.copy_state, copied),
+        transaction.execute(&statements.copy_past, copied),
+        adopt(transaction, copy),
+    );
+    events?;
+    state?;
+    past?;
+    decode_adopted(copy.key, &row?)
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use tokio_postgres::{Client, Error, Row, Statement, error::SqlState, types::ToSq
 use super::{
     NAME, PostgresOptions,
     connect::{HostList, SharedHostList},
+    named_sql::NamedSql,
     tls,
 };
 
@@ -350,6 +351,12 @@ impl Transaction {
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, Error> {
         self.client().query(statement, params).await
+    }
+
+    /// Runs a statement with named parameters.
+    pub(super) async fn run(&self, sql: &NamedSql<'_>) -> Result<Vec<Row>, Error> {
+        let statement = self.prepare(sql.text()).await?;
+        self.query_all(&statement, sql.params()).await
     }
 
     /// Executes a statement and returns the number of affected rows.

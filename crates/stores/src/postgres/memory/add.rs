@@ -20,7 +20,10 @@ use super::{
     scope::{self, ScopeStatements},
 };
 use crate::{
-    postgres::pool::{Database, Param, Transaction, if_some, statements},
+    postgres::{
+        named_sql::NamedSql,
+        pool::{Database, Param, Transaction, if_some, statements},
+    },
     sql::memory::{ScopeRow, count_plans, kind_number, origin_number, own_event_id},
 };
 
@@ -30,16 +33,37 @@ const ROWS_MAX: usize = 1000;
 /// Approximate maximum of bytes that one statement writes: client and server buffer the statement.
 const BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// The memory columns that are sent as arrays, from parameter $3 on, with their types.
+/// The memory columns that are sent as arrays, with their types.
 macro_rules! arrays {
     () => {
-        "unnest($3::int8[], $4::text[], $5::int2[], $6::int2[], $7::bytea[], $8::text[], \
-         $9::int8[], $10::bytea[], $11::bytea[], $12::float8[], $13::int8[], $14::int8[], \
-         $15::bytea[], $16::bytea[], $17::int8[], $18::bytea[], $19::int8[], $20::bytea[]) AS new \
+        "unnest({seq}::int8[], {id}::text[], {kind}::int2[], {origin}::int2[], {tool}::bytea[], \
+         {session}::text[], {position}::int8[], {event_id}::bytea[], {author}::bytea[], \
+         {timestamp}::float8[], {expires_us}::int8[], {body_hash}::int8[], \
+         {custom_metadata}::bytea[], {content}::bytea[], {fixed_model}::int8[], {fixed}::bytea[], \
+         {embedding_model}::int8[], {embedding}::bytea[]) AS new \
          (seq, id, kind, origin, tool, session, position, event_id, author, timestamp, expires_us, \
           body_hash, custom_metadata, content, fixed_model, fixed, embedding_model, embedding)"
     };
 }
+
+const INSERT: &str = concat!(
+    "INSERT INTO retain_memories (scope, revision, created_us, seq, id, kind, origin, tool, \
+     session, position, event_id, author, timestamp, expires_us, body_hash, custom_metadata, \
+     content, fixed_model, fixed, embedding_model, embedding) \
+     SELECT {scope}::int8, {revision}::int8, {created_us}::int8, new.* FROM ",
+    arrays!()
+);
+
+const REPLACE: &str = concat!(
+    "UPDATE retain_memories m SET revision = {revision}, updated_us = NULL, kind = new.kind, \
+     origin = new.origin, tool = new.tool, position = new.position, event_id = new.event_id, \
+     author = new.author, timestamp = new.timestamp, expires_us = new.expires_us, \
+     body_hash = new.body_hash, custom_metadata = new.custom_metadata, content = new.content, \
+     fixed_model = new.fixed_model, fixed = new.fixed, embedding_model = new.embedding_model, \
+     embedding = new.embedding FROM ",
+    arrays!(),
+    " WHERE m.scope = {scope} AND m.seq = new.seq"
+);
 
 statements! {
     AddStatements {
@@ -48,22 +72,6 @@ statements! {
                      (SELECT number FROM retain_memory_scopes \
                       WHERE app = $1 AND user_id = $2 AND tombstones > 0) \
                      AND hash = ANY($3::bytea[])",
-        insert: concat!(
-            "INSERT INTO retain_memories (scope, revision, created_us, seq, id, kind, origin, \
-             tool, session, position, event_id, author, timestamp, expires_us, body_hash, \
-             custom_metadata, content, fixed_model, fixed, embedding_model, embedding) \
-             SELECT $1::int8, $2::int8, $21::int8, new.* FROM ", arrays!()
-        ),
-        replace: concat!(
-            "UPDATE retain_memories m SET revision = $2, updated_us = NULL, kind = new.kind, \
-             origin = new.origin, tool = new.tool, position = new.position, \
-             event_id = new.event_id, author = new.author, timestamp = new.timestamp, \
-             expires_us = new.expires_us, body_hash = new.body_hash, \
-             custom_metadata = new.custom_metadata, content = new.content, \
-             fixed_model = new.fixed_model, fixed = new.fixed, \
-             embedding_model = new.embedding_model, embedding = new.embedding \
-             FROM ", arrays!(), " WHERE m.scope = $1 AND m.seq = new.seq"
-        ),
     }
 }
 
@@ -75,7 +83,7 @@ pub(super) async fn add(
     unconfirmed: &mut Option<IngestReceipt>,
 ) -> Outcome<IngestReceipt> {
     models
-        .register_models(database, list_vectors(batch))
+        .register_models(database, list_vectors(&batch.memories))
         .await?;
     let transaction = database.transaction().await?;
     let (scopes, statements) = join!(
@@ -106,14 +114,16 @@ pub(super) async fn add(
     let writes = MemoryWrites::from_plans(&mut row, batch, &plans, models);
     *unconfirmed = Some(receipt);
     writes
-        .send(&transaction, &scopes, &statements, &mut row, batch.now_us)
+        .send(&transaction, &scopes, &mut row, batch.now_us)
         .await?;
     transaction.release();
     Ok(receipt)
 }
 
-fn list_vectors(batch: &MemoryBatch) -> Vec<&MemoryVector> {
-    let vectors = batch.memories.iter().map(|memory| &memory.new.vectors);
+pub(super) fn list_vectors<'a>(
+    memories: impl IntoIterator<Item = &'a PreparedMemory>,
+) -> Vec<&'a MemoryVector> {
+    let vectors = memories.into_iter().map(|memory| &memory.new.vectors);
     let vectors = vectors.flat_map(|both| [both.fixed.as_ref(), both.embedding.as_ref()]);
     vectors.flatten().collect()
 }
@@ -230,30 +240,30 @@ impl<'a> MemoryWrites<'a> {
         mut self,
         transaction: &Transaction,
         scopes: &ScopeStatements,
-        statements: &AddStatements,
         row: &mut ScopeRow,
         now_us: i64,
     ) -> Result<(), Error> {
         let (number, revision) = (row.number, signed(row.revision + 1));
         let (insert, replace) = (self.inserts.pop(), self.replaces.pop());
         for chunk in &self.inserts {
-            let params = chunk.params(&number, &revision, Some(&now_us));
-            transaction.query_all(&statements.insert, &params).await?;
+            let insert = chunk.insert(&number, &revision, &now_us);
+            transaction.run(&insert).await?;
         }
         for chunk in &self.replaces {
-            let params = chunk.params(&number, &revision, None);
-            transaction.query_all(&statements.replace, &params).await?;
+            transaction.run(&chunk.replace(&number, &revision)).await?;
         }
         let insert = insert.as_ref();
-        let insert = insert.map(|chunk| chunk.params(&number, &revision, Some(&now_us)));
+        let insert = insert.map(|chunk| chunk.insert(&number, &revision, &now_us));
         let replace = replace.as_ref();
-        let replace = replace.map(|chunk| chunk.params(&number, &revision, None));
-        let insert = insert.as_deref();
-        let replace = replace.as_deref();
+        let replace = replace.map(|chunk| chunk.replace(&number, &revision));
+        // Prepare before the pipeline, because preparing waits for an answer once per connection.
+        for sql in [&insert, &replace].into_iter().flatten() {
+            transaction.prepare(sql.text()).await?;
+        }
         let (inserted, replaced, touched, committed) = join!(
             biased;
-            if_some(insert.map(|params| transaction.query_all(&statements.insert, params))),
-            if_some(replace.map(|params| transaction.query_all(&statements.replace, params))),
+            if_some(insert.as_ref().map(|insert| transaction.run(insert))),
+            if_some(replace.as_ref().map(|replace| transaction.run(replace))),
             scope::touch(transaction, scopes, row, &self.touched),
             transaction.commit(),
         );
@@ -336,36 +346,53 @@ impl<'a> MemoryColumns<'a> {
             .push(embedding.map(|vector| vector.bytes.as_slice()));
     }
 
-    /// Returns the parameters of a statement that uses `arrays`, followed by `last`.
-    pub(super) fn params<'p>(
+    /// Builds the statement that inserts the rows.
+    pub(super) fn insert<'p>(
         &'p self,
         scope: &'p i64,
         revision: &'p i64,
-        last: Option<&'p i64>,
-    ) -> Vec<Param<'p>> {
-        let mut params: Vec<Param<'p>> = vec![
-            scope,
-            revision,
-            &self.seqs,
-            &self.ids,
-            &self.kinds,
-            &self.origins,
-            &self.tools,
-            &self.sessions,
-            &self.positions,
-            &self.event_ids,
-            &self.authors,
-            &self.times,
-            &self.expiries,
-            &self.hashes,
-            &self.metadata,
-            &self.contents,
-            &self.fixed_models,
-            &self.fixed,
-            &self.models,
-            &self.embeddings,
+        created_us: &'p i64,
+    ) -> NamedSql<'p> {
+        let mut sql = self.bind(scope, revision);
+        sql.bind("created_us", created_us);
+        sql.push(INSERT);
+        sql
+    }
+
+    /// Builds the statement that replaces rows.
+    fn replace<'p>(&'p self, scope: &'p i64, revision: &'p i64) -> NamedSql<'p> {
+        let mut sql = self.bind(scope, revision);
+        sql.push(REPLACE);
+        sql
+    }
+
+    fn bind<'p>(&'p self, scope: &'p i64, revision: &'p i64) -> NamedSql<'p> {
+        let columns: [(&'static str, Param<'p>); _] = [
+            ("scope", scope),
+            ("revision", revision),
+            ("seq", &self.seqs),
+            ("id", &self.ids),
+            ("kind", &self.kinds),
+            ("origin", &self.origins),
+            ("tool", &self.tools),
+            ("session", &self.sessions),
+            ("position", &self.positions),
+            ("event_id", &self.event_ids),
+            ("author", &self.authors),
+            ("timestamp", &self.times),
+            ("expires_us", &self.expiries),
+            ("body_hash", &self.hashes),
+            ("custom_metadata", &self.metadata),
+            ("content", &self.contents),
+            ("fixed_model", &self.fixed_models),
+            ("fixed", &self.fixed),
+            ("embedding_model", &self.models),
+            ("embedding", &self.embeddings),
         ];
-        params.extend(last.map(|last| last as Param<'_>));
-        params
+        let mut sql = NamedSql::default();
+        for (name, values) in columns {
+            sql.bind(name, values);
+        }
+        sql
     }
 }

@@ -2,10 +2,11 @@
 
 use retain_core::{MemoryRestore, MemoryScope, Tombstone, plan_restore};
 use tokio::join;
+use tokio_postgres::Error;
 
 use super::{
     Outcome,
-    add::{AddStatements, build_chunks},
+    add::{build_chunks, list_vectors},
     models::ModelNumbers,
     or_roll_back,
     rows::{scope_number, signed},
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::{
     postgres::{
-        pool::{Database, Param, statements},
+        pool::{Database, Param, Transaction, statements},
         rows::count,
     },
     sql::memory::ScopeRow,
@@ -63,74 +64,95 @@ pub(super) async fn restore(
     restore: &MemoryRestore,
     is_sent: &mut bool,
 ) -> Outcome<()> {
-    let vectors = restore
-        .memories
-        .iter()
-        .map(|restored| &restored.memory.new.vectors);
-    let vectors = vectors.flat_map(|both| [both.fixed.as_ref(), both.embedding.as_ref()]);
+    let memories = restore.memories.iter().map(|restored| &restored.memory);
     models
-        .register_models(database, vectors.flatten().collect())
+        .register_models(database, list_vectors(memories))
         .await?;
     let transaction = database.transaction().await?;
-    let (scopes, adding, restoring) = join!(
+    let (scopes, restoring) = join!(
         biased;
         ScopeStatements::prepare(&transaction),
-        AddStatements::prepare(&transaction),
         RestoreStatements::prepare(&transaction),
     );
-    let (scopes, adding, restoring) = (scopes?, adding?, restoring?);
-    let planned = async {
-        let (begun, found) = join!(
-            biased;
-            transaction.begin(),
-            transaction.query(&scopes.lock, [&restore.scope.app, &restore.scope.user]),
-        );
-        begun?;
-        let found = scope::read_locked(&found?)?;
-        let last = restore.memories.last().map(|restored| restored.seq);
-        let has_last = |row: &ScopeRow| last.is_some_and(|last| row.last_seq >= last);
-        if *is_sent && found.as_ref().is_some_and(has_last) {
-            return Ok(None);
-        }
-        let (totals, last_seq) = match &found {
-            Some(row) => (row.totals, row.last_seq),
-            None => Default::default(),
-        };
-        let totals = plan_restore(totals, last_seq, restore)?;
-        let mut row = match found {
-            Some(row) => row,
-            None => scope::create(&transaction, &scopes, &restore.scope).await?,
-        };
-        row.totals = totals;
-        row.last_seq = last.unwrap_or(row.last_seq);
-        Ok(Some(row))
-    };
-    let planned = planned.await;
+    let (scopes, restoring) = (scopes?, restoring?);
+    let planned = lock_and_plan(&transaction, &scopes, restore, *is_sent).await;
     let (transaction, planned) = or_roll_back(transaction, planned).await?;
     let Some(mut row) = planned else {
         return Ok(transaction.roll_back().await?);
     };
     *is_sent = true;
-    let (number, revision) = (row.number, signed(row.revision + 1));
-    let memories = restore
-        .memories
-        .iter()
-        .map(|restored| (restored.seq, &restored.memory))
-        .collect();
-    for chunk in build_chunks(memories, models) {
-        // The insert takes one creation time for all rows; `times` then sets that of each row.
-        let params = chunk.params(&number, &revision, Some(&0));
-        transaction.query_all(&adding.insert, &params).await?;
+    insert_memories(&transaction, models, restore, &row).await?;
+    write_rest(&transaction, &scopes, &restoring, restore, &mut row).await?;
+    transaction.release();
+    Ok(())
+}
+
+/// Begins the transaction, locks the scope and plans its row after the restore. Returns `None` if an
+/// earlier attempt has already restored.
+async fn lock_and_plan(
+    transaction: &Transaction,
+    scopes: &ScopeStatements,
+    restore: &MemoryRestore,
+    is_sent: bool,
+) -> Outcome<Option<ScopeRow>> {
+    let (begun, found) = join!(
+        biased;
+        transaction.begin(),
+        transaction.query(&scopes.lock, [&restore.scope.app, &restore.scope.user]),
+    );
+    begun?;
+    let found = scope::read_locked(&found?)?;
+    let last = restore.memories.last().map(|restored| restored.seq);
+    let has_last = |row: &ScopeRow| last.is_some_and(|last| row.last_seq >= last);
+    if is_sent && found.as_ref().is_some_and(has_last) {
+        return Ok(None);
     }
+    let (totals, last_seq) = match &found {
+        Some(row) => (row.totals, row.last_seq),
+        None => Default::default(),
+    };
+    let totals = plan_restore(totals, last_seq, restore)?;
+    let mut row = match found {
+        Some(row) => row,
+        None => scope::create(transaction, scopes, &restore.scope).await?,
+    };
+    row.totals = totals;
+    row.last_seq = last.unwrap_or(row.last_seq);
+    Ok(Some(row))
+}
+
+async fn insert_memories(
+    transaction: &Transaction,
+    models: &ModelNumbers,
+    restore: &MemoryRestore,
+    row: &ScopeRow,
+) -> Result<(), Error> {
+    let (number, revision) = (row.number, signed(row.revision + 1));
+    let memories = restore.memories.iter();
+    let memories = memories.map(|restored| (restored.seq, &restored.memory));
+    for chunk in build_chunks(memories.collect(), models) {
+        // The insert takes one creation time for all rows; `times` then sets that of each row.
+        let insert = chunk.insert(&number, &revision, &0);
+        transaction.run(&insert).await?;
+    }
+    Ok(())
+}
+
+/// Writes the times and the tombstones, and commits.
+async fn write_rest(
+    transaction: &Transaction,
+    scopes: &ScopeStatements,
+    restoring: &RestoreStatements,
+    restore: &MemoryRestore,
+    row: &mut ScopeRow,
+) -> Result<(), Error> {
+    let number = row.number;
     let memories = || restore.memories.iter();
     let seqs: Vec<i64> = memories().map(|it| signed(it.seq)).collect();
     let created: Vec<i64> = memories().map(|it| it.created_us).collect();
     let updated: Vec<Option<i64>> = memories().map(|it| it.updated_us).collect();
-    let hashes: Vec<&[u8]> = restore
-        .tombstones
-        .iter()
-        .map(|it| it.0.as_slice())
-        .collect();
+    let tombstones = restore.tombstones.iter();
+    let hashes: Vec<&[u8]> = tombstones.map(|it| it.0.as_slice()).collect();
     let (timed, tombstones) = join!(
         biased;
         transaction.execute(&restoring.times, [&number, &seqs, &created, &updated]),
@@ -140,11 +162,9 @@ pub(super) async fn restore(
     row.tombstones += tombstones?;
     let (touched, committed) = join!(
         biased;
-        scope::touch(&transaction, &scopes, &mut row, &[]),
+        scope::touch(transaction, scopes, row, &[]),
         transaction.commit(),
     );
     touched?;
-    committed?;
-    transaction.release();
-    Ok(())
+    committed
 }

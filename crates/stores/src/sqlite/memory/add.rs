@@ -4,7 +4,7 @@ use retain_core::{
     ExistingMemory, IngestReceipt, MemoryBatch, MemoryPlan, MemoryScope, PreparedMemory, Tombstone,
     plan_batch, plan_growth,
 };
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, named_params};
 
 use super::{
     Outcome,
@@ -79,30 +79,32 @@ pub(super) fn insert(
     let (model, embedding) = encode_vector(connection, new.vectors.embedding.as_ref())?;
     let sql = "INSERT INTO memories (key, id, revision, kind, origin, tool, session, position, \
                event_id, author, timestamp, created_us, expires_us, body_hash, custom_metadata, \
-               content, fixed_model, fixed, embedding_model, embedding) VALUES (?1, ?2, ?3, ?4, \
-               ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
-    connection.prepare_cached(sql)?.execute(params![
-        memory_key(row.number, row.last_seq),
-        new.id,
-        row.revision + 1,
-        kind_number(new.kind),
-        origin_number(&new.origin),
-        new.origin.tool(),
-        new.session,
-        new.position,
-        own_event_id(memory),
-        new.author,
-        new.timestamp,
-        now_us,
-        new.expires_us,
-        memory.body_hash as i64,
-        memory.metadata_json,
-        memory.content_json,
-        fixed_model,
-        fixed,
-        model,
-        embedding,
-    ])?;
+               content, fixed_model, fixed, embedding_model, embedding) VALUES (:key, :id, \
+               :revision, :kind, :origin, :tool, :session, :position, :event_id, :author, \
+               :timestamp, :created_us, :expires_us, :body_hash, :custom_metadata, :content, \
+               :fixed_model, :fixed, :embedding_model, :embedding)";
+    connection.prepare_cached(sql)?.execute(named_params! {
+        ":key": memory_key(row.number, row.last_seq),
+        ":id": new.id,
+        ":revision": row.revision + 1,
+        ":kind": kind_number(new.kind),
+        ":origin": origin_number(&new.origin),
+        ":tool": new.origin.tool(),
+        ":session": new.session,
+        ":position": new.position,
+        ":event_id": own_event_id(memory),
+        ":author": new.author,
+        ":timestamp": new.timestamp,
+        ":created_us": now_us,
+        ":expires_us": new.expires_us,
+        ":body_hash": memory.body_hash as i64,
+        ":custom_metadata": memory.metadata_json,
+        ":content": memory.content_json,
+        ":fixed_model": fixed_model,
+        ":fixed": fixed,
+        ":embedding_model": model,
+        ":embedding": embedding,
+    })?;
     Ok(())
 }
 
@@ -115,29 +117,30 @@ fn replace(
     let new = &memory.new;
     let (fixed_model, fixed) = encode_vector(connection, new.vectors.fixed.as_ref())?;
     let (model, embedding) = encode_vector(connection, new.vectors.embedding.as_ref())?;
-    let sql = "UPDATE memories SET revision = ?2, kind = ?3, origin = ?4, tool = ?5, \
-               position = ?6, event_id = ?7, author = ?8, timestamp = ?9, expires_us = ?10, \
-               body_hash = ?11, custom_metadata = ?12, content = ?13, fixed_model = ?14, \
-               fixed = ?15, embedding_model = ?16, embedding = ?17, updated_us = NULL \
-               WHERE key = ?1";
-    connection.prepare_cached(sql)?.execute(params![
-        memory_key(row.number, seq),
-        row.revision + 1,
-        kind_number(new.kind),
-        origin_number(&new.origin),
-        new.origin.tool(),
-        new.position,
-        own_event_id(memory),
-        new.author,
-        new.timestamp,
-        new.expires_us,
-        memory.body_hash as i64,
-        memory.metadata_json,
-        memory.content_json,
-        fixed_model,
-        fixed,
-        model,
-        embedding,
-    ])?;
+    let sql = "UPDATE memories SET revision = :revision, kind = :kind, origin = :origin, \
+               tool = :tool, position = :position, event_id = :event_id, author = :author, \
+               timestamp = :timestamp, expires_us = :expires_us, body_hash = :body_hash, \
+               custom_metadata = :custom_metadata, content = :content, \
+               fixed_model = :fixed_model, fixed = :fixed, embedding_model = :embedding_model, \
+               embedding = :embedding, updated_us = NULL WHERE key = :key";
+    connection.prepare_cached(sql)?.execute(named_params! {
+        ":key": memory_key(row.number, seq),
+        ":revision": row.revision + 1,
+        ":kind": kind_number(new.kind),
+        ":origin": origin_number(&new.origin),
+        ":tool": new.origin.tool(),
+        ":position": new.position,
+        ":event_id": own_event_id(memory),
+        ":author": new.author,
+        ":timestamp": new.timestamp,
+        ":expires_us": new.expires_us,
+        ":body_hash": memory.body_hash as i64,
+        ":custom_metadata": memory.metadata_json,
+        ":content": memory.content_json,
+        ":fixed_model": fixed_model,
+        ":fixed": fixed,
+        ":embedding_model": model,
+        ":embedding": embedding,
+    })?;
     Ok(())
 }
