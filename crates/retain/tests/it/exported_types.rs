@@ -10,7 +10,9 @@ use std::{
 use crate::public_names::{exported_paths, source_dir};
 
 /// The crates whose items `retain` exports by name.
-const CRATES: [&str; 3] = ["core", "memory", "runtime"];
+const CRATES: [&str; 7] = [
+    "core", "mcp", "memory", "models", "runtime", "server", "stores",
+];
 
 /// Traits that stay private, so that users cannot implement the traits that require them.
 const SEALS: [&str; 1] = ["Sealed"];
@@ -65,9 +67,8 @@ fn exported_types(public: &BTreeMap<PublicType, PathBuf>) -> BTreeSet<PublicType
         let aliases = text.lines().filter_map(aliased_path).map(str::to_owned);
         for path in exported_paths(&text).into_iter().chain(aliases) {
             let path = path.split(" as ").next().unwrap_or_default();
-            let Some((first, rest)) = path.split_once("::") else {
-                continue;
-            };
+            // A path without `::` exports a whole crate.
+            let (first, rest) = path.split_once("::").unwrap_or((path, ""));
             let is_home = |name: &&str| first.strip_prefix("retain_") == Some(name);
             let Some(home) = CRATES.into_iter().find(is_home) else {
                 continue;

@@ -62,7 +62,8 @@ async fn adk_scenario(sessions: &dyn SessionService) {
     assert!(!read.state.contains_key("temp:validation_needed"));
 
     let other = sessions.create_session("app", "bob", None, None).await;
-    assert_eq!(other.unwrap().state["app:season"], "summer");
+    let expected = State::from([("app:season", "summer")]);
+    assert_eq!(other.unwrap().state, expected, "users share only the app");
     let all = sessions.list_sessions("app", None).await.unwrap().sessions;
     let metas: Vec<&SessionMeta> = all.iter().collect();
     assert_eq!(metas.len(), 2);
