@@ -25,6 +25,7 @@ pub struct Limits {
 
 /// The kinds of data that have a size limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum LimitKind {
     /// One event as JSON, in bytes.
     Event,

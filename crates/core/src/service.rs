@@ -525,6 +525,7 @@ pub struct AppendReceipt {
 
 /// What to export.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ExportScope {
     /// One session and its shared state.
     Session(SessionKey),

@@ -350,6 +350,7 @@ pub struct Origin {
 
 /// A session in a list, without its events.
 #[derive(Debug, Clone, PartialEq)]
+// Open on purpose: a new field must stop stores from compiling.
 pub struct SessionMeta {
     /// The session's id.
     pub id: String,
@@ -380,6 +381,7 @@ impl SessionMeta {
 
 /// One page of a list, ordered by (last update, user, id) as in ADK.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ListSessionsResponse {
     /// The sessions.
     pub sessions: Vec<SessionMeta>,

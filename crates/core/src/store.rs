@@ -303,6 +303,7 @@ impl Listing {
 
 /// What an erase deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EraseReceipt {
     /// Number of sessions.
     pub sessions: u64,

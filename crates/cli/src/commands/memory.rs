@@ -182,6 +182,7 @@ impl Add {
             replaced,
             unchanged,
             forgotten,
+            ..
         } = total;
         say!(
             "added: {added} memories of user {user:?} ({replaced} replaced, {unchanged} already stored, \

@@ -108,6 +108,7 @@ impl MemoryFilter {
 
 /// The memories to forget.
 #[derive(Debug, Clone, PartialEq)]
+// Exhaustive on purpose: a new variant must stop stores from compiling.
 pub enum Forget {
     /// The memories with these ids, in all sessions.
     Ids(Vec<String>),

@@ -42,6 +42,7 @@ pub enum MemoryKind {
 
 /// The origin of a memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+// Exhaustive on purpose: a new variant must stop stores from compiling.
 pub enum MemoryOrigin {
     /// A message of the user.
     #[default]

@@ -19,6 +19,7 @@ use crate::{content::Content, json::JsonMap};
 
 /// The result of an ingest, as numbers of memories.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct IngestReceipt {
     /// Inserted memories.
     pub added: u64,
@@ -117,6 +118,7 @@ pub struct MemoryEdit {
 
 /// The result of forgetting.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ForgetReceipt {
     /// Deleted memories.
     pub memories: u64,

@@ -121,8 +121,8 @@ impl ExceededLimit {
             (LimitKind::AppState, scope) => scope == StateScope::App,
             (LimitKind::UserState, scope) => scope == StateScope::User,
             (LimitKind::SessionState, scope) => scope == StateScope::Session,
-            // An answer does not count toward these limits.
-            (LimitKind::Batch | LimitKind::Log | LimitKind::InitialState, _) => false,
+            // An answer does not count toward the other limits.
+            _ => false,
         });
         counted
             .map(|(key, value)| key.len() + value.to_string().len())

@@ -45,10 +45,8 @@ pub(super) async fn erase_chunk(
     // separate transaction: all other writers lock a session's head before its artifacts.
     let artifacts = erase_artifacts(database, app, user).await?;
     if artifacts > 0 {
-        let receipt = EraseReceipt {
-            artifacts,
-            ..EraseReceipt::default()
-        };
+        let mut receipt = EraseReceipt::default();
+        receipt.artifacts = artifacts;
         return Ok((receipt, Vec::new()));
     }
     let transaction = database.transaction().await?;

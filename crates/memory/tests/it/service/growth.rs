@@ -2,11 +2,13 @@
 //! events become memories.
 
 use retain_core::{
-    Blob, Content, Event, EventActions, EventCompaction, FunctionCall, FunctionResponse,
-    IngestReceipt, Json, JsonMap, Part, SessionKey, SessionLog as _, SessionService as _,
+    Blob, Content, Event, EventActions, EventCompaction, FunctionCall, FunctionResponse, Json,
+    JsonMap, Part, SessionKey, SessionLog as _, SessionService as _,
 };
 use retain_memory::{IngestOptions, ListMemories, StoreMemoryService};
 use retain_stores::SqliteSessionService;
+
+use super::receipt;
 
 fn model_event(parts: Vec<Part>) -> Event {
     let mut event = Event::model_text("bot", "");
@@ -77,12 +79,7 @@ async fn only_new_events_of_a_growing_session_are_ingested() {
         let stored = stored.unwrap().unwrap();
         for new in [new, 0] {
             let added = memory.add_session_with(&stored, &options).await;
-            let expected = IngestReceipt {
-                added: new,
-                unchanged: all,
-                ..IngestReceipt::default()
-            };
-            assert_eq!(added.unwrap(), expected, "event {number}");
+            assert_eq!(added.unwrap(), receipt(new, 0, all), "event {number}");
             all += new;
         }
     }

@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use retain_core::{
-    Content, Event, Forget, IngestReceipt, MemoryEntry, MemoryError, MemoryLimits,
-    MemoryService as _, MemoryUpdate, Session,
+    Content, Event, Forget, MemoryEntry, MemoryError, MemoryLimits, MemoryService as _,
+    MemoryUpdate, Session,
 };
 use retain_memory::IngestOptions;
 
-use super::{InMemory, found_texts, in_memory, session_with};
+use super::{InMemory, found_texts, in_memory, receipt, session_with};
 
 /// Creates a direct entry.
 fn entry(id: &str, text: &str) -> MemoryEntry {
@@ -45,11 +45,7 @@ async fn entries_with_equal_ids_are_applied_in_order() {
     let options = IngestOptions::default();
     let events = [event("e", "pears"), event("e", "plums"), event("f", "figs")];
     let added = memory.add_events_with("app", "ada", &events, Some("s1"), &options);
-    let expected = IngestReceipt {
-        added: 2,
-        unchanged: 1,
-        ..IngestReceipt::default()
-    };
+    let expected = receipt(2, 0, 1);
     assert_eq!(added.await.unwrap(), expected);
     let record = memory.get("app", "ada", "e").await.unwrap().unwrap();
     assert_eq!(record.content.text_concat(), "pears");
@@ -59,16 +55,9 @@ async fn entries_with_equal_ids_are_applied_in_order() {
         entry("fact", "Ada is a captain."),
     ];
     for expected in [
-        IngestReceipt {
-            added: 1,
-            replaced: 1,
-            ..IngestReceipt::default()
-        },
+        receipt(1, 1, 0),
         // Each entry differs from the memory stored at that moment, so both replace it.
-        IngestReceipt {
-            replaced: 2,
-            ..IngestReceipt::default()
-        },
+        receipt(0, 2, 0),
     ] {
         let added = memory
             .add_memory_with("app", "ada", &entries, &options)

@@ -29,7 +29,7 @@ mod word_vectors;
 
 use std::sync::Arc;
 
-use retain_core::{Event, MemoryService, Session};
+use retain_core::{Event, IngestReceipt, MemoryService, Session};
 use retain_memory::StoreMemoryService;
 use retain_stores::{
     InMemoryMemoryStore, PostgresMemoryStore, PostgresOptions, PostgresStore, SqliteMemoryStore,
@@ -66,6 +66,12 @@ fn session_with(id: &str, events: Vec<Event>) -> Session {
         session.events.push(position, event);
     }
     session
+}
+
+fn receipt(added: u64, replaced: u64, unchanged: u64) -> IngestReceipt {
+    let mut receipt = IngestReceipt::default();
+    (receipt.added, receipt.replaced, receipt.unchanged) = (added, replaced, unchanged);
+    receipt
 }
 
 /// Returns the texts that a search by `ada` in `app` finds, best first.

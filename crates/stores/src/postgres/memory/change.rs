@@ -231,14 +231,10 @@ async fn remove(
     how: MemoryRemoval,
 ) -> Result<ForgetReceipt, Error> {
     let tombstones = scope::remove(transaction, scopes, scope, row.number, removed, how).await?;
-    let receipt = ForgetReceipt {
-        memories: removed.len() as u64,
-        bytes: removed
-            .iter()
-            .map(|removed_memory| removed_memory.bytes)
-            .sum(),
-        tombstones,
-    };
+    let mut receipt = ForgetReceipt::default();
+    receipt.memories = removed.len() as u64;
+    receipt.bytes = removed.iter().map(|removed| removed.bytes).sum();
+    receipt.tombstones = tombstones;
     row.subtract(&receipt);
     let seqs: Vec<u64> = removed
         .iter()
