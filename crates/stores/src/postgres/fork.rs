@@ -108,7 +108,7 @@ pub(super) async fn fork(
     commit_or_roll_back(transaction, key, forked).await
 }
 
-/// Decodes the head of the origin, which must be alive.
+/// Decodes the head of the origin, which must exist and must not have expired.
 fn read_origin(origin: &SessionKey, rows: &[Row]) -> Result<SessionRow, Failure> {
     if let Some(row) = rows.first() {
         let (head, now_us) = (CachedHead::read(row)?, row.try_get(13)?);

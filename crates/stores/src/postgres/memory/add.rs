@@ -256,7 +256,8 @@ impl<'a> MemoryWrites<'a> {
         let insert = insert.map(|chunk| chunk.insert(&number, &revision, &now_us));
         let replace = replace.as_ref();
         let replace = replace.map(|chunk| chunk.replace(&number, &revision));
-        // Prepare before the pipeline, because preparing waits for an answer once per connection.
+        // Prepare before the pipeline, because preparing a statement waits for an answer, once per
+        // connection.
         for sql in [&insert, &replace].into_iter().flatten() {
             transaction.prepare(sql.text()).await?;
         }

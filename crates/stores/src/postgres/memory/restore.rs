@@ -87,8 +87,8 @@ pub(super) async fn restore(
     Ok(())
 }
 
-/// Begins the transaction, locks the scope and plans its row after the restore. Returns `None` if an
-/// earlier attempt has already restored.
+/// Begins the transaction, locks the scope and plans its row after the restore. Returns `None` if
+/// an earlier attempt has already restored the memories.
 async fn lock_and_plan(
     transaction: &Transaction,
     scopes: &ScopeStatements,
