@@ -19,6 +19,7 @@ mod lease;
 mod limits;
 mod list;
 mod log;
+mod maintenance;
 mod memory;
 mod migrate;
 mod plain_log;
@@ -42,8 +43,8 @@ pub mod wire_shapes;
 pub use actions::{EventActions, EventCompaction, ToolConfirmation};
 pub use artifacts::{
     ArtifactAddress, ArtifactError, ArtifactKey, ArtifactNaming, ArtifactReference,
-    ArtifactService, ArtifactStore, ArtifactVersion, NewArtifact, StoreArtifactService,
-    StoredArtifact, USER_ARTIFACT_PREFIX, artifact_tombstone,
+    ArtifactService, ArtifactStore, ArtifactVersion, ExpiringArtifacts, NewArtifact,
+    StoreArtifactService, StoredArtifact, USER_ARTIFACT_PREFIX, artifact_tombstone,
 };
 pub use content::{
     Blob, CodeExecutionResult, Content, ExecutableCode, FileData, FunctionCall, FunctionResponse,
@@ -60,7 +61,11 @@ pub use keys::{
 pub use lease::{Admission, Lease, LeaseUse};
 pub use limits::{LimitKind, Limits, check as check_limit, check_growth};
 pub use list::{EncodedSessions, SessionRow, SessionRowParts, SessionRows, StateText};
-pub use log::{ConnectStore, StoreSessionService, Sweeper};
+pub use log::{ConnectStore, StoreSessionService, Sweep, SweepReceipt};
+pub use maintenance::{
+    ExpiredSession, ExpiryReceipt, MaintenanceStore, PendingStatistics, PendingWork, SessionWork,
+    TaskLease,
+};
 pub use memory::{
     Embedder, ExistingMemory, FilterFields, Forget, ForgetReceipt, IngestReceipt, MemoryBatch,
     MemoryChanges, MemoryEdit, MemoryEntry, MemoryError, MemoryFilter, MemoryInfo, MemoryKind,

@@ -12,6 +12,7 @@ use crate::{
     json::JsonMap,
     limits::Limits,
     list::EncodedSessions,
+    log::{Sweep, SweepReceipt},
     service::{
         Append, AppendReceipt, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
         ListSessions, Rewind, RunToken, SessionLog, SessionService, SharedSession,
@@ -218,7 +219,7 @@ impl SessionLog for PlainSessionLog {
         Err(unsupported("erasing a user"))
     }
 
-    async fn sweep(&self) -> Result<u64> {
+    async fn sweep_with(&self, _: Sweep) -> Result<SweepReceipt> {
         Err(unsupported("sweeping"))
     }
 

@@ -21,6 +21,8 @@ use crate::{
     json::JsonMap,
     limits::Limits,
     list::EncodedSessions,
+    log::{Sweep, SweepReceipt},
+    maintenance::{MaintenanceStore, PendingWork},
     session::{GetSessionConfig, ListCursor, ListSessionsResponse, Session, SessionKey, Window},
     state::State,
     store::EraseReceipt,
@@ -175,8 +177,24 @@ pub trait SessionLog: SessionService {
     /// Erases all data of a user and returns how much was erased.
     async fn erase_user(&self, app_name: &str, user_id: &str) -> Result<EraseReceipt>;
 
-    /// Deletes expired sessions and returns how many it deleted.
-    async fn sweep(&self) -> Result<u64>;
+    /// Deletes expired sessions and returns how many it deleted. Their artifacts in other databases
+    /// and their memories stay; see [`sweep_with`](Self::sweep_with).
+    async fn sweep(&self) -> Result<u64> {
+        Ok(self.sweep_with(Sweep::default()).await?.sessions)
+    }
+
+    /// Deletes expired sessions, and what belongs to them in the services that `sweep` names.
+    ///
+    /// A session is deleted last, so that an interrupted sweep can be repeated.
+    async fn sweep_with(&self, sweep: Sweep) -> Result<SweepReceipt>;
+
+    /// Returns the store's operations for periodic tasks.
+    fn maintenance(&self) -> Result<&dyn MaintenanceStore> {
+        Err(SessionError::Unsupported {
+            store: "a session service without a store",
+            operation: "periodic maintenance",
+        })
+    }
 
     /// Checks the store for corruption and describes each problem. The list is empty if the store
     /// is intact.
@@ -334,6 +352,8 @@ pub struct Append {
     pub expected: Option<u64>,
     /// How this append relates to a run.
     pub run: RunUse,
+    /// The work that must follow the events.
+    pub pending_work: PendingWork,
 }
 
 impl From<Event> for Append {
@@ -355,6 +375,13 @@ impl Append {
     /// Fails with a conflict unless the log ends at `position`.
     pub fn expecting(mut self, position: u64) -> Append {
         self.expected = Some(position);
+        self
+    }
+
+    /// Records in the same write that `work` must follow the events. Whoever does the work calls
+    /// [`MaintenanceStore::finish_work`].
+    pub fn followed_by(mut self, work: PendingWork) -> Append {
+        self.pending_work = work;
         self
     }
 

@@ -14,6 +14,7 @@ use crate::{
     json::{Json, JsonMap},
     lease::LeaseUse,
     list::SessionRows,
+    maintenance::{MaintenanceStore, PendingWork},
     session::{ListCursor, Origin, SessionKey, SessionMeta, Window},
     state::State,
     transfer_store::TransferStore,
@@ -84,6 +85,8 @@ pub struct Batch {
     pub expected: Option<u64>,
     /// How the append uses the lease of the session.
     pub lease: LeaseUse,
+    /// The work that must follow the new events. A store without [`MaintenanceStore`] ignores it.
+    pub pending_work: PendingWork,
     /// Maximum size of the state of one scope, in bytes of state keys and values.
     pub state_bytes_max: usize,
 }
@@ -380,9 +383,6 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
         create_time: f64,
     ) -> Result<Head>;
 
-    /// Deletes up to `limit` expired sessions and returns how many it deleted.
-    async fn sweep(&self, limit: usize) -> Result<u64>;
-
     /// Erases all data of a user irrecoverably. An erase may be large, so a store may erase in
     /// several transactions; an interrupted erase can be repeated.
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt>;
@@ -406,6 +406,15 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
             store: self.name(),
             operation: "transfer sessions",
             source: "unsupported: this store does not implement TransferStore".into(),
+        })
+    }
+
+    /// Returns the operations for periodic tasks. Without them, sweeps fail, and work that a crash
+    /// interrupts waits for the next run of its session.
+    fn maintenance(&self) -> Result<&dyn MaintenanceStore> {
+        Err(SessionError::Unsupported {
+            store: self.name(),
+            operation: "periodic maintenance",
         })
     }
 }

@@ -149,6 +149,8 @@ pub enum MemoryRemoval {
     ById,
     /// Forgotten by a filter: the memory is never ingested again from its session.
     ByAddress,
+    /// Its session has expired, and cannot be ingested again.
+    WithSession,
     /// Expired: a memory from a session is not ingested again from it; a direct memory may be added
     /// again.
     Expiry,
@@ -160,6 +162,7 @@ impl MemoryRemoval {
         match what {
             Forget::Ids(_) => MemoryRemoval::ById,
             Forget::Matching(_) => MemoryRemoval::ByAddress,
+            Forget::ExpiredSessions(_) => MemoryRemoval::WithSession,
         }
     }
 
@@ -173,6 +176,7 @@ impl MemoryRemoval {
     ) -> Option<Tombstone> {
         match self {
             MemoryRemoval::ById => Some(Tombstone::of_id(scope, id)),
+            MemoryRemoval::WithSession => None,
             MemoryRemoval::Expiry if is_direct => None,
             MemoryRemoval::ByAddress | MemoryRemoval::Expiry => {
                 Some(Tombstone::of_entry(scope, session, id))

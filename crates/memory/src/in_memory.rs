@@ -156,6 +156,18 @@ impl MemoryService for InMemoryMemoryService {
         Ok(())
     }
 
+    async fn delete_expired_sessions(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        session_ids: &[String],
+    ) -> Result<u64, MemoryError> {
+        let key = (app_name.to_owned(), user_id.to_owned());
+        let mut users = self.users();
+        let user = users.get_mut(&key);
+        Ok(user.map_or(0, |user| user.delete_sessions(session_ids)))
+    }
+
     /// Deletes the event with this id permanently, in all sessions of the user. A missing or
     /// unknown id is ignored.
     async fn delete_memory(
@@ -214,6 +226,14 @@ impl UserMemory {
                 self.deleted.insert(id.to_owned());
             }
         }
+    }
+
+    /// Deletes the events of these sessions and returns their number. The sessions keep their
+    /// places in the order.
+    fn delete_sessions(&mut self, ids: &[String]) -> u64 {
+        let indexes = ids.iter().filter_map(|id| self.indexes.get(id));
+        let deleted = indexes.map(|index| std::mem::take(&mut self.sessions[*index]).len());
+        deleted.sum::<usize>() as u64
     }
 
     /// Returns the events of a session, and adds the session if it is new. A running search keeps

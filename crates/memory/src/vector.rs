@@ -100,11 +100,27 @@ impl UserVectors {
         self.deleted.insert(id.to_owned());
         self.memories
             .retain(|it| it.entry.id.as_deref() != Some(id));
+        self.index_ids();
+    }
+
+    /// Fills `indexes` again after memories were removed.
+    fn index_ids(&mut self) {
         self.indexes.clear();
         for (at, memory) in self.memories.iter().enumerate() {
             let id = memory.entry.id.clone().unwrap_or_default();
             self.indexes.entry(id).or_default().push(at);
         }
+    }
+}
+
+impl UserVectors {
+    /// Deletes the memories of these sessions and returns their number.
+    fn delete_sessions(&mut self, ids: &[String]) -> u64 {
+        let before = self.memories.len();
+        self.memories
+            .retain(|memory| !memory.session.as_ref().is_some_and(|id| ids.contains(id)));
+        self.index_ids();
+        (before - self.memories.len()) as u64
     }
 }
 
@@ -290,6 +306,18 @@ impl MemoryService for VectorMemoryService {
         }
         let memories = memories.iter().map(complete).collect();
         self.add((app_name, user_id), None, memories).await
+    }
+
+    async fn delete_expired_sessions(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        session_ids: &[String],
+    ) -> Result<u64, MemoryError> {
+        let key = (app_name.to_owned(), user_id.to_owned());
+        let mut users = self.users();
+        let user = users.get_mut(&key);
+        Ok(user.map_or(0, |user| user.delete_sessions(session_ids)))
     }
 
     /// Deletes the entry permanently: later ingests skip it. A missing or unknown id is ignored.

@@ -3,7 +3,7 @@
 
 pub use retain_core::{
     ArtifactError, ArtifactKey, ArtifactReference, ArtifactService, ArtifactVersion,
-    USER_ARTIFACT_PREFIX, artifact_tombstone,
+    ExpiringArtifacts, USER_ARTIFACT_PREFIX, artifact_tombstone,
 };
 #[cfg(feature = "postgres")]
 pub use retain_stores::PostgresArtifactService;

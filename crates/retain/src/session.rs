@@ -10,7 +10,7 @@ pub use retain_core::{
     GetSessionConfig, IdSet, ImportReceipt, LimitKind, Limits, LineStream, ListCursor,
     ListSessions, ListSessionsResponse, Origin, PlainSessionLog, Result, Rewind, RunOptions,
     RunToken, RunUse, Session, SessionError, SessionKey, SessionLog, SessionMeta, SessionService,
-    SharedSession, Sweeper, Window, apply_event_to_session,
+    SharedSession, Sweep, SweepReceipt, Window, apply_event_to_session,
 };
 pub use retain_stores::InMemorySessionService;
 #[cfg(feature = "sqlite")]

@@ -10,11 +10,12 @@ pub use retain_core::store_rules as rules;
 /// Types for implementing a session store.
 pub use retain_core::{
     Admission, AppendOutcome, Batch, ChangeHub, Changes, Clock, ConnectStore, DraftId, EventLookup,
-    Head, Ids, Lease, LeaseUpdate, LeaseUse, ListFields, ListQuery, Listing, LogHeader, NewEvent,
-    NewSession, Plan, RandomIds, ReadDetail, SchemaReport, ScopedState, SessionRow,
-    SessionRowParts, SessionRows, SessionStatus, SessionStore, Snapshot, StateOwner, StateText,
-    StoreSessionService, SystemClock, TransferStore, check_growth, check_limit, duration_us,
-    plan_append, plan_renewal, seconds,
+    ExpiredSession, ExpiryReceipt, Head, Ids, Lease, LeaseUpdate, LeaseUse, ListFields, ListQuery,
+    Listing, LogHeader, MaintenanceStore, NewEvent, NewSession, PendingStatistics, PendingWork,
+    Plan, RandomIds, ReadDetail, SchemaReport, ScopedState, SessionRow, SessionRowParts,
+    SessionRows, SessionStatus, SessionStore, SessionWork, Snapshot, StateOwner, StateText,
+    StoreSessionService, SystemClock, TaskLease, TransferStore, check_growth, check_limit,
+    duration_us, plan_append, plan_renewal, seconds,
 };
 /// API keys of a server, and the trait of the stores that hold them.
 pub use retain_core::{

@@ -6,8 +6,9 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use retain_core::{
     AppendOutcome, Batch, DraftId, EraseReceipt, EventLookup, Head, JsonMap, LeaseUpdate,
-    ListQuery, Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result, SchemaReport,
-    ScopedState, SessionKey, SessionStore, Snapshot, StateOwner, TransferStore, Window,
+    ListQuery, Listing, LogHeader, MaintenanceStore, NewEvent, NewSession, ReadDetail, Result,
+    SchemaReport, ScopedState, SessionKey, SessionStore, Snapshot, StateOwner, TransferStore,
+    Window,
 };
 
 /// One store that several services share.
@@ -153,10 +154,6 @@ impl<S: TransferStore, M: StoreInterceptor> SessionStore for WrappedStore<S, M> 
             .await
     }
 
-    async fn sweep(&self, limit: usize) -> Result<u64> {
-        self.answer(self.store.sweep(limit)).await
-    }
-
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
         self.answer(self.store.erase_user(app, user)).await
     }
@@ -171,6 +168,10 @@ impl<S: TransferStore, M: StoreInterceptor> SessionStore for WrappedStore<S, M> 
 
     fn transfer(&self) -> Result<&dyn TransferStore> {
         Ok(self)
+    }
+
+    fn maintenance(&self) -> Result<&dyn MaintenanceStore> {
+        self.store.maintenance()
     }
 }
 

@@ -6,7 +6,7 @@ use retain::{
     BoxError, Event, Json, Result,
     session::{Origin, SessionKey},
     state::JsonMap,
-    store::{Lease, StateOwner, duration_us},
+    store::{Lease, PendingWork, StateOwner, duration_us},
 };
 
 use crate::tables::{Entry, SessionLog};
@@ -31,6 +31,18 @@ pub(crate) enum Change {
     SetShared { owner: StateOwner, keys: JsonMap },
     /// Stores the lease of a session.
     SetLease { key: SessionKey, lease: Lease },
+    /// Stores the work that must follow the events of a session up to a position.
+    SetPending {
+        key: SessionKey,
+        work: PendingWork,
+        position: u64,
+    },
+    /// Stores the lease of a periodic task.
+    SetTaskLease {
+        task: String,
+        holder: String,
+        until_us: i64,
+    },
     /// Adds a ticket to the queue for a lease, or extends it.
     Queue {
         key: SessionKey,
@@ -72,6 +84,23 @@ fn encode_change(change: &Change) -> Json {
             ("set_shared", key.into(), vec![("keys", encode_map(keys))])
         }
         Change::SetLease { key, lease } => ("set_lease", encode_key(key), encode_lease(lease)),
+        Change::SetPending {
+            key,
+            work,
+            position,
+        } => {
+            let fields = encode_pending((*work, *position));
+            ("set_pending", encode_key(key), fields)
+        }
+        Change::SetTaskLease {
+            task,
+            holder,
+            until_us,
+        } => {
+            let key = vec![task.as_str().into(), holder.as_str().into()];
+            let fields = vec![("until_us", (*until_us).into())];
+            ("set_task_lease", key.into(), fields)
+        }
         Change::Queue {
             key,
             ticket,
@@ -105,8 +134,24 @@ fn decode_change(json: &Json) -> Result<Change, BoxError> {
         let keys = decode_map(&json["keys"])?;
         return Ok(Change::SetShared { owner, keys });
     }
+    if kind == "set_task_lease" {
+        let part = |at: usize| json["key"][at].as_str().ok_or("a task is not a string");
+        return Ok(Change::SetTaskLease {
+            task: part(0)?.to_owned(),
+            holder: part(1)?.to_owned(),
+            until_us: signed(json, "until_us")?,
+        });
+    }
     let key = decode_key(&json["key"])?;
     Ok(match kind.as_str() {
+        "set_pending" => {
+            let (work, position) = decode_pending(json)?;
+            Change::SetPending {
+                key,
+                work,
+                position,
+            }
+        }
         "put" => Change::Put {
             key,
             log: Box::new(decode_log(&json["log"])?),
@@ -153,6 +198,7 @@ fn encode_log(log: &SessionLog) -> Json {
         ("entries", entries.into()),
     ];
     let fields = fields.into_iter().chain(encode_lease(&log.lease));
+    let fields = fields.chain(encode_pending(log.pending));
     fields.collect::<JsonMap>().into()
 }
 
@@ -170,6 +216,7 @@ fn decode_log(json: &Json) -> Result<SessionLog, BoxError> {
     log.ttl = ttl_us.map(Duration::from_micros);
     log.touched_us = signed(json, "touched_us")?;
     log.lease = decode_lease(json)?;
+    log.pending = decode_pending(json)?;
     log.origin = match &json["origin"] {
         Json::Null => None,
         origin => Some(Origin {
@@ -252,6 +299,19 @@ fn decode_lease(json: &Json) -> Result<Lease, BoxError> {
         token: unsigned(json, "token")?,
         until_us: signed(json, "until_us")?,
     })
+}
+
+fn encode_pending((work, position): (PendingWork, u64)) -> Vec<(&'static str, Json)> {
+    vec![
+        ("pending_work", u64::from(work.bits()).into()),
+        ("pending_to", position.into()),
+    ]
+}
+
+fn decode_pending(json: &Json) -> Result<(PendingWork, u64), BoxError> {
+    let bits = u8::try_from(unsigned(json, "pending_work")?)?;
+    let position = unsigned(json, "pending_to")?;
+    Ok((PendingWork::from_bits(bits), position))
 }
 
 fn text(json: &Json, field: &str) -> Result<String, BoxError> {

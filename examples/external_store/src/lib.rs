@@ -15,6 +15,7 @@
 //! |---|---|---|
 //! | `store.rs` | `SessionStore` | the same methods, with SQL |
 //! | `transfer.rs` | `TransferStore`: import, export, migration | the same methods, with SQL |
+//! | `maintenance.rs` | `MaintenanceStore`: pending work, leases of tasks, expired sessions | the same methods, with SQL |
 //! | `tables.rs` | the data in memory, and how a change alters it | tables |
 //! | `change.rs` | changes as JSON | the decoding of rows |
 //! | `journal.rs` | the file: lock, append, replay, rewrite | a driver and its transactions |
@@ -23,6 +24,7 @@
 
 mod change;
 mod journal;
+mod maintenance;
 mod store;
 mod tables;
 mod transfer;

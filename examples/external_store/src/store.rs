@@ -15,9 +15,9 @@ use retain::{
     state::JsonMap,
     store::{
         AppendOutcome, Batch, ChangeHub, Changes, Clock, EventLookup, Head, LeaseUpdate, LeaseUse,
-        ListQuery, Listing, NewEvent, NewSession, Plan, ReadDetail, ScopedState, SessionStore,
-        Snapshot, StateOwner, SystemClock, TransferStore, check_growth, check_limit, plan_append,
-        plan_renewal,
+        ListQuery, Listing, MaintenanceStore, NewEvent, NewSession, Plan, ReadDetail, ScopedState,
+        SessionStore, Snapshot, StateOwner, SystemClock, TransferStore, check_growth, check_limit,
+        plan_append, plan_renewal,
         rules::{check_position, listed_users, sort_and_page, trim_to_window},
     },
 };
@@ -57,7 +57,7 @@ pub struct JournalStore {
     journal: Mutex<Journal>,
     pub(crate) drafts: Mutex<Drafts>,
     /// Wakes waiters of this process.
-    hub: ChangeHub,
+    pub(crate) hub: ChangeHub,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -325,11 +325,23 @@ impl SessionStore for JournalStore {
                 });
             }
             if !new.is_empty() {
+                let (mut work, mut position) = log.pending;
+                if !batch.pending_work.is_empty() {
+                    work |= batch.pending_work;
+                    position = log.position() + new.len() as u64;
+                }
                 changes.push(Change::Append {
                     key: key.clone(),
                     entries: new.into_iter().map(Entry::new).collect(),
                     now_us,
                 });
+                if (work, position) != log.pending {
+                    changes.push(Change::SetPending {
+                        key: key.clone(),
+                        work,
+                        position,
+                    });
+                }
             }
             transaction.commit(changes)?;
             Ok(AppendOutcome::Done { events, token })
@@ -432,19 +444,6 @@ impl SessionStore for JournalStore {
         })
     }
 
-    async fn sweep(&self, limit: usize) -> Result<u64> {
-        let swept = self.transact("delete expired sessions", |transaction| {
-            let sessions = transaction.tables().sessions.iter();
-            let expired = sessions.filter(|(_, log)| !log.is_alive(transaction.now_us));
-            let keys: Vec<SessionKey> = expired.map(|(key, _)| key.clone()).take(limit).collect();
-            let deletes = keys.iter().cloned().map(|key| Change::Delete { key });
-            transaction.commit(deletes.collect())?;
-            Ok(keys)
-        })?;
-        swept.iter().for_each(|key| self.hub.notify(key));
-        Ok(swept.len() as u64)
-    }
-
     /// Erases a user by rewriting the file without the user's data, because a deleted line would
     /// stay in the file. Does so even if the user has no session left.
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
@@ -494,6 +493,10 @@ impl SessionStore for JournalStore {
     }
 
     fn transfer(&self) -> Result<&dyn TransferStore> {
+        Ok(self)
+    }
+
+    fn maintenance(&self) -> Result<&dyn MaintenanceStore> {
         Ok(self)
     }
 }

@@ -10,7 +10,10 @@ use retain::{
     BoxError, Event, Json, Result, SessionError,
     session::{Origin, SessionKey, SessionMeta},
     state::{JsonMap, ScopedDelta},
-    store::{Head, Lease, NewEvent, ScopedState, SessionStatus, StateOwner, duration_us, seconds},
+    store::{
+        Head, Lease, NewEvent, PendingWork, ScopedState, SessionStatus, StateOwner, duration_us,
+        seconds,
+    },
 };
 
 use crate::change::Change;
@@ -26,6 +29,8 @@ pub(crate) struct Tables {
     pub(crate) shared: BTreeMap<StateOwner, JsonMap>,
     /// The highest incarnation of any session, including deleted ones.
     pub(crate) last_incarnation: u64,
+    /// The holder of each task's lease, and when the lease expires.
+    pub(crate) task_leases: BTreeMap<String, (String, i64)>,
 }
 
 /// The log of one session, with views that make reads fast.
@@ -44,6 +49,8 @@ pub(crate) struct SessionLog {
     pub(crate) touched_us: i64,
     pub(crate) origin: Option<Origin>,
     pub(crate) lease: Lease,
+    /// The work that must follow the events, and the last event that needs it.
+    pub(crate) pending: (PendingWork, u64),
     /// The queue for the lease: each ticket and its expiry, oldest first.
     pub(crate) tickets: Vec<(String, i64)>,
     /// A view: the session's own state after the last event.
@@ -131,6 +138,16 @@ impl Tables {
                 }
             }
             Change::SetLease { key, lease } => self.existing_log(&key)?.lease = lease,
+            Change::SetPending {
+                key,
+                work,
+                position,
+            } => self.existing_log(&key)?.pending = (work, position),
+            Change::SetTaskLease {
+                task,
+                holder,
+                until_us,
+            } => drop(self.task_leases.insert(task, (holder, until_us))),
             Change::Queue {
                 key,
                 ticket,
@@ -169,7 +186,14 @@ impl Tables {
             });
             std::iter::once(put).chain(tickets).collect()
         });
-        shared.chain(sessions)
+        let task_leases = self.task_leases.iter().map(|(task, (holder, until_us))| {
+            vec![Change::SetTaskLease {
+                task: task.clone(),
+                holder: holder.clone(),
+                until_us: *until_us,
+            }]
+        });
+        shared.chain(sessions).chain(task_leases)
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 
+use super::names::USER_ARTIFACT_PREFIX;
 use crate::{
     content::Part,
     error::BoxError,
@@ -144,6 +145,27 @@ pub trait ArtifactService: fmt::Debug + Send + Sync + 'static {
         key: &ArtifactKey,
         version: Option<u64>,
     ) -> Result<Option<ArtifactVersion>, ArtifactError>;
+
+    /// Deletes all artifacts of a session that are not the user's, and returns the number of
+    /// versions. An interrupted call can be repeated.
+    async fn delete_session_artifacts(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        session_id: &str,
+    ) -> Result<u64, ArtifactError> {
+        let listed = self.list_artifact_keys(app_name, user_id, Some(session_id));
+        let session = SessionKey::new(app_name, user_id, session_id);
+        let mut deleted = 0;
+        for name in listed.await? {
+            if !name.starts_with(USER_ARTIFACT_PREFIX) {
+                let key = ArtifactKey::in_session(&session, name);
+                deleted += self.list_versions(&key).await?.len() as u64;
+                self.delete_artifact(&key).await?;
+            }
+        }
+        Ok(deleted)
+    }
 
     /// Erases all artifacts of a user in an app, including those of sessions that no longer exist,
     /// and returns the number of versions. An interrupted erase can be repeated.

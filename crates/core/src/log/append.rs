@@ -73,6 +73,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             incarnation: Some(incarnation).filter(|it| *it != 0),
             expected: append.expected,
             lease: LeaseUse::Outside,
+            pending_work: append.pending_work,
             state_bytes_max: self.settings.limits.state_bytes,
         };
         let mut batch = Arc::new(batch);

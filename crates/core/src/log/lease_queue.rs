@@ -21,6 +21,7 @@ use super::StoreSessionService;
 use crate::{
     error::{Result, SessionError},
     lease::LeaseUse,
+    maintenance::PendingWork,
     service::{RunOptions, RunToken},
     session::SessionKey,
     store::{AppendOutcome, Batch, LeaseUpdate, SessionStore},
@@ -220,6 +221,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             incarnation: None,
             expected: None,
             lease: LeaseUse::Outside,
+            pending_work: PendingWork::NONE,
             state_bytes_max: self.settings.limits.state_bytes,
         });
         let ttl = Some(self.settings.run_ttl);

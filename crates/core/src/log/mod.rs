@@ -33,6 +33,7 @@ use crate::{
     json::JsonMap,
     limits::{self, LimitKind, Limits},
     list::EncodedSessions,
+    maintenance::MaintenanceStore,
     ports::{Clock, Ids, RandomIds, SystemClock},
     service::{
         Append, AppendReceipt, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
@@ -49,7 +50,7 @@ use crate::{
 };
 
 use lease_queue::LeaseQueues;
-pub use sweep::Sweeper;
+pub use sweep::{Sweep, SweepReceipt};
 
 /// A session service over a store. It implements ADK's rules once, for every database.
 ///
@@ -556,8 +557,12 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
         self.store.erase_user(app_name, user_id).await
     }
 
-    async fn sweep(&self) -> Result<u64> {
-        self.sweep_expired().await
+    async fn sweep_with(&self, sweep: Sweep) -> Result<SweepReceipt> {
+        self.sweep_expired(sweep).await
+    }
+
+    fn maintenance(&self) -> Result<&dyn MaintenanceStore> {
+        self.store.maintenance()
     }
 
     async fn check(&self) -> Result<Vec<String>> {

@@ -20,6 +20,7 @@ use crate::{
     event::Event,
     json::{Json, JsonMap},
     lease::LeaseUse,
+    maintenance::PendingWork,
     service::{AppendReceipt, Rewind, RunToken, RunUse},
     session::{SessionKey, Window},
     state::{ScopedDelta, StateDelta},
@@ -174,6 +175,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             incarnation: Some(input.head.incarnation),
             expected: Some(input.head.position),
             lease: LeaseUse::Outside,
+            pending_work: PendingWork::NONE,
             state_bytes_max: self.settings.limits.state_bytes,
         })
     }

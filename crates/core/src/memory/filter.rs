@@ -114,6 +114,9 @@ pub enum Forget {
     Ids(Vec<String>),
     /// The memories that a filter selects.
     Matching(MemoryFilter),
+    /// The memories of these sessions, which have expired. They leave no tombstones, because the
+    /// sessions cannot be ingested again.
+    ExpiredSessions(Vec<String>),
 }
 
 impl Forget {
@@ -125,6 +128,15 @@ impl Forget {
     /// Forgets all current memories of this tool.
     pub fn tool(name: impl Into<String>) -> Forget {
         Forget::Matching(MemoryFilter::default().with_tool(name))
+    }
+
+    /// Whether these fields select a memory. Ids are not among them.
+    pub fn matches(&self, fields: &FilterFields<'_>) -> bool {
+        match self {
+            Forget::Ids(_) => false,
+            Forget::Matching(filter) => filter.matches(fields),
+            Forget::ExpiredSessions(ids) => ids.iter().any(|id| fields.session == Some(id)),
+        }
     }
 }
 

@@ -50,6 +50,22 @@ pub trait MemoryService: fmt::Debug + Send + Sync + 'static {
         Err(MemoryError::unsupported("add_memory"))
     }
 
+    /// Deletes the memories that were ingested from sessions that have expired, and returns their
+    /// number. The sessions cannot be ingested again, so nothing records what was deleted.
+    async fn delete_expired_sessions(
+        &self,
+        _app_name: &str,
+        _user_id: &str,
+        _session_ids: &[String],
+    ) -> Result<u64, MemoryError> {
+        Err(MemoryError::unsupported("delete_expired_sessions"))
+    }
+
+    /// Deletes the memories of all users whose time to live has passed, and returns their number.
+    async fn delete_expired(&self) -> Result<u64, MemoryError> {
+        Err(MemoryError::unsupported("delete_expired"))
+    }
+
     /// Forgets the memory with this [`MemoryEntry::id`].
     async fn delete_memory(
         &self,

@@ -604,6 +604,20 @@ impl<S: MemoryStore> MemoryService for StoreMemoryService<S> {
         added.await.map(drop)
     }
 
+    async fn delete_expired_sessions(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        session_ids: &[String],
+    ) -> Result<u64, MemoryError> {
+        let what = Forget::ExpiredSessions(session_ids.to_vec());
+        Ok(self.forget(app_name, user_id, what).await?.memories)
+    }
+
+    async fn delete_expired(&self) -> Result<u64, MemoryError> {
+        self.expire().await
+    }
+
     /// Deletes the memories with this id permanently, in all sessions. A missing or unknown id is
     /// ignored.
     async fn delete_memory(

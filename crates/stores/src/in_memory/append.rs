@@ -47,9 +47,13 @@ pub(super) fn append(
     }
     log.state_bytes = state_bytes;
     log.lease = lease;
-    // Only new events extend the session's TTL.
+    // Only new events extend the session's TTL and need work.
     if !fresh.is_empty() {
         log.touched_us = now_us;
+        if !batch.pending_work.is_empty() {
+            log.pending_work |= batch.pending_work;
+            log.pending_to = log.position();
+        }
     }
     if let LeaseUse::Take { ticket, .. } = &batch.lease {
         log.leave_queue(ticket);

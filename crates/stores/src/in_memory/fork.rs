@@ -1,6 +1,6 @@
 //! Forks a session: copies its log up to a position.
 
-use retain_core::{Head, Lease, Origin, Result, SessionKey, store_rules};
+use retain_core::{Head, Lease, Origin, PendingWork, Result, SessionKey, store_rules};
 
 use super::{
     create::clear_key,
@@ -19,6 +19,7 @@ pub(super) fn fork(
     store_rules::check_position(origin, position, log.position())?;
     let mut fork = SessionLog {
         tickets: Vec::new(),
+        pending_work: PendingWork::NONE,
         create_time,
         last_update_time: create_time,
         touched_us: now_us,

@@ -1,7 +1,8 @@
-//! Renews leases and maintains the queue for them.
+//! Renews leases and maintains the queue for them. Also stores the leases of tasks.
 
 use retain_core::{
-    LeaseUpdate, LeaseUse, Result, SessionKey, plan_renewal, store_rules::TICKET_TTL_US,
+    LeaseUpdate, LeaseUse, Result, SessionKey, TaskLease, duration_us, plan_renewal,
+    store_rules::TICKET_TTL_US,
 };
 
 use super::schema::{SessionLog, SessionTables};
@@ -26,6 +27,23 @@ pub(super) fn update(
         }
     }
     Ok(())
+}
+
+/// Takes, renews or releases the lease of a task; false if another process holds it.
+pub(super) fn update_task(tables: &mut SessionTables, lease: &TaskLease, now_us: i64) -> bool {
+    let held = tables.task_leases.get(&lease.task);
+    if held.is_some_and(|(holder, until_us)| *holder != lease.holder && *until_us > now_us) {
+        return false;
+    }
+    match lease.ttl {
+        Some(ttl) => {
+            let until_us = now_us.saturating_add(duration_us(ttl));
+            let held = (lease.holder.clone(), until_us);
+            tables.task_leases.insert(lease.task.clone(), held);
+        }
+        None => drop(tables.task_leases.remove(&lease.task)),
+    }
+    true
 }
 
 impl SessionLog {

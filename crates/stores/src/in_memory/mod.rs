@@ -13,6 +13,7 @@ mod keys;
 mod lease;
 mod list;
 mod memory;
+mod pending;
 mod read;
 mod schema;
 mod state;
@@ -22,9 +23,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use retain_core::{
-    AppendOutcome, Batch, ChangeHub, Clock, DraftId, EraseReceipt, EventLookup, Head, JsonMap,
-    LeaseUpdate, ListQuery, Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result,
-    ScopedState, SessionKey, SessionStore, Snapshot, StateOwner, StoreSessionService, SystemClock,
+    AppendOutcome, Batch, ChangeHub, Clock, DraftId, EraseReceipt, EventLookup, ExpiredSession,
+    ExpiryReceipt, Head, JsonMap, LeaseUpdate, ListQuery, Listing, LogHeader, MaintenanceStore,
+    NewEvent, NewSession, PendingStatistics, ReadDetail, Result, ScopedState, SessionKey,
+    SessionStore, SessionWork, Snapshot, StateOwner, StoreSessionService, SystemClock, TaskLease,
     TransferStore, Window,
 };
 
@@ -158,12 +160,6 @@ impl SessionStore for InMemoryStore {
         )
     }
 
-    async fn sweep(&self, limit: usize) -> Result<u64> {
-        let swept = delete::sweep(&mut self.tables(), limit, self.now_us());
-        swept.iter().for_each(|key| self.hub.notify(key));
-        Ok(swept.len() as u64)
-    }
-
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
         let (receipt, erased) = erase::erase_user(&mut self.tables(), app, user);
         erased.iter().for_each(|key| self.hub.notify(key));
@@ -180,6 +176,48 @@ impl SessionStore for InMemoryStore {
 
     fn transfer(&self) -> Result<&dyn TransferStore> {
         Ok(self)
+    }
+
+    fn maintenance(&self) -> Result<&dyn MaintenanceStore> {
+        Ok(self)
+    }
+}
+
+#[async_trait]
+impl MaintenanceStore for InMemoryStore {
+    async fn pending_work(&self, after: u64, limit: usize) -> Result<Vec<SessionWork>> {
+        let now_us = self.now_us();
+        Ok(pending::find(&self.tables(), after, limit, now_us))
+    }
+
+    async fn pending_statistics(&self) -> Result<PendingStatistics> {
+        Ok(pending::statistics(&self.tables(), self.now_us()))
+    }
+
+    async fn finish_work(&self, done: &SessionWork) -> Result<()> {
+        pending::finish(&mut self.tables(), done);
+        Ok(())
+    }
+
+    async fn update_task_lease(&self, lease: &TaskLease) -> Result<bool> {
+        Ok(lease::update_task(&mut self.tables(), lease, self.now_us()))
+    }
+
+    async fn expired(&self, after: u64, limit: usize) -> Result<Vec<ExpiredSession>> {
+        let now_us = self.now_us();
+        Ok(delete::expired(&self.tables(), after, limit, now_us))
+    }
+
+    async fn delete_expired(&self, sessions: &[ExpiredSession]) -> Result<ExpiryReceipt> {
+        let deleted = delete::delete_expired(&mut self.tables(), sessions, self.now_us());
+        sessions
+            .iter()
+            .for_each(|session| self.hub.notify(&session.key));
+        Ok(deleted)
+    }
+
+    async fn is_expired(&self, key: &SessionKey) -> Result<bool> {
+        Ok(delete::is_expired(&self.tables(), key, self.now_us()))
     }
 }
 

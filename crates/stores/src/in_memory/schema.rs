@@ -7,8 +7,8 @@ use std::{
 };
 
 use retain_core::{
-    Event, Head, Lease, NewEvent, Origin, Result, SessionError, SessionKey, SessionMeta,
-    SessionStatus, State, seconds, store_rules,
+    Event, Head, Lease, NewEvent, Origin, PendingWork, Result, SessionError, SessionKey,
+    SessionMeta, SessionStatus, State, seconds, store_rules,
 };
 
 use super::state::{OwnState, SharedState};
@@ -18,6 +18,8 @@ use super::state::{OwnState, SharedState};
 pub(super) struct SessionTables {
     pub(super) logs: BTreeMap<SessionKey, SessionLog>,
     pub(super) shared: SharedState,
+    /// The holder of each task's lease, and when the lease expires.
+    pub(super) task_leases: HashMap<String, (String, i64)>,
     pub(super) drafts: HashMap<u64, LogDraft>,
     /// The last number assigned to a session or draft. Numbers are never reused.
     last_number: u64,
@@ -49,6 +51,9 @@ pub(super) struct SessionLog {
     pub(super) touched_us: i64,
     pub(super) origin: Option<Origin>,
     pub(super) lease: Lease,
+    /// The work that must follow the events, and the last event that needs it.
+    pub(super) pending_work: PendingWork,
+    pub(super) pending_to: u64,
     /// The queue for the lease: tickets and when each expires.
     pub(super) tickets: Vec<(String, i64)>,
 }
@@ -79,7 +84,7 @@ impl SessionLog {
         self.expires_us().is_none_or(|expires| now_us < expires)
     }
 
-    fn expires_us(&self) -> Option<i64> {
+    pub(super) fn expires_us(&self) -> Option<i64> {
         self.ttl
             .map(|ttl| store_rules::expires_us(self.touched_us, ttl))
     }

@@ -14,6 +14,7 @@ use tokio_postgres::Row;
 use super::{
     NAME, PostgresStore, addresses,
     pool::{Database, Failure, Param, Retry, retry},
+    rows::clock_us,
 };
 use crate::sql::artifacts::{self as sql, ArtifactRow, session_column};
 
@@ -62,6 +63,14 @@ impl PostgresStore {
     }
 }
 
+impl PostgresArtifactStore {
+    /// Returns the time of the configured clock; `None` if statements must use the clock of the
+    /// database.
+    fn now_us(&self) -> Option<i64> {
+        self.clock.as_ref().map(|clock| clock.now_us())
+    }
+}
+
 type Outcome<T> = Result<T, Failure<ArtifactError>>;
 
 impl From<ArtifactError> for Failure<ArtifactError> {
@@ -88,6 +97,23 @@ fn to_artifact_error(operation: &'static str) -> impl Fn(Failure<ArtifactError>)
 macro_rules! by_address {
     () => {
         "app = $1 AND user_id = $2 AND session = $3 AND name_hash = $4 AND name = $5"
+    };
+}
+
+/// SQL that is true unless the session $3 of the user $2 in the app $1 has expired at the time
+/// `$now`, or if that is null, by the clock of the database. No session is called '', which stands
+/// for the user's own artifacts.
+macro_rules! is_not_expired {
+    ($now:literal) => {
+        concat!(
+            "NOT EXISTS (SELECT 1 FROM retain_sessions AS owner \
+             WHERE owner.app = $1 AND owner.user_id = $2 AND owner.id = $3 \
+             AND owner.ttl_us IS NOT NULL AND owner.touched_us <= coalesce(",
+            $now,
+            "::int8, ",
+            clock_us!(),
+            ") - owner.ttl_us)"
+        )
     };
 }
 
@@ -255,16 +281,19 @@ async fn get(
     database: &Database,
     address: &ArtifactAddress,
     version: Option<u64>,
+    now_us: Option<i64>,
 ) -> Outcome<Option<StoredArtifact>> {
     const SQL: &str = concat!(
         "SELECT version, part, data FROM retain_artifacts WHERE ",
         by_address!(),
-        " AND ($6::int8 IS NULL OR version = $6) ORDER BY version DESC LIMIT 1"
+        " AND ($6::int8 IS NULL OR version = $6) AND ",
+        is_not_expired!("$7"),
+        " ORDER BY version DESC LIMIT 1"
     );
     // -1 matches no row, as does every version above `i64::MAX`.
     let version = version.map(|version| i64::try_from(version).unwrap_or(-1));
     let row_key = ArtifactRowKey::new(address);
-    let found = query(database, SQL, &row_key.params(&[&version])).await?;
+    let found = query(database, SQL, &row_key.params(&[&version, &now_us])).await?;
     let Some(row) = found.first() else {
         return Ok(None);
     };
@@ -275,15 +304,21 @@ async fn get(
     Ok(Some(sql::decode_artifact(address, version, part, data)?))
 }
 
-async fn versions(database: &Database, address: &ArtifactAddress) -> Outcome<Vec<ArtifactVersion>> {
+async fn versions(
+    database: &Database,
+    address: &ArtifactAddress,
+    now_us: Option<i64>,
+) -> Outcome<Vec<ArtifactVersion>> {
     const SQL: &str = concat!(
         "SELECT version, create_time, mime_type, custom_metadata FROM retain_artifacts WHERE ",
         by_address!(),
+        " AND ",
+        is_not_expired!("$6"),
         " ORDER BY version"
     );
     let row_key = ArtifactRowKey::new(address);
     let mut versions = Vec::new();
-    for row in query(database, SQL, &row_key.params(&[])).await? {
+    for row in query(database, SQL, &row_key.params(&[&now_us])).await? {
         let version = row.try_get::<_, i64>(0)? as u64;
         let mime_type: Option<&[u8]> = row.try_get(2)?;
         let mime_type =
@@ -325,11 +360,21 @@ async fn delete(database: &Database, address: &ArtifactAddress) -> Outcome<()> {
         .map(drop)
 }
 
-async fn list(database: &Database, app: &str, user: &str, session: &str) -> Outcome<Vec<String>> {
-    const SQL: &str = "SELECT DISTINCT name FROM retain_artifacts \
-                       WHERE app = $1 AND user_id = $2 AND session IN ('', $3)";
+async fn list(
+    database: &Database,
+    app: &str,
+    user: &str,
+    session: &str,
+    now_us: Option<i64>,
+) -> Outcome<Vec<String>> {
+    const SQL: &str = concat!(
+        "SELECT DISTINCT name FROM retain_artifacts WHERE app = $1 AND user_id = $2 \
+         AND (session = '' OR session = $3 AND ",
+        is_not_expired!("$4"),
+        ")"
+    );
     let mut names = Vec::new();
-    for row in query(database, SQL, &[&app, &user, &session]).await? {
+    for row in query(database, SQL, &[&app, &user, &session, &now_us]).await? {
         let name = String::from_utf8(row.try_get(0)?).map_err(|error| ArtifactError::Store {
             store: NAME,
             operation: "list artifacts",
@@ -376,14 +421,16 @@ impl ArtifactStore for PostgresArtifactStore {
         address: &ArtifactAddress,
         version: Option<u64>,
     ) -> Result<Option<StoredArtifact>, ArtifactError> {
-        retry!(get(&self.database, address, version)).map_err(to_artifact_error("load an artifact"))
+        let now_us = self.now_us();
+        retry!(get(&self.database, address, version, now_us))
+            .map_err(to_artifact_error("load an artifact"))
     }
 
     async fn versions(
         &self,
         address: &ArtifactAddress,
     ) -> Result<Vec<ArtifactVersion>, ArtifactError> {
-        retry!(versions(&self.database, address))
+        retry!(versions(&self.database, address, self.now_us()))
             .map_err(to_artifact_error("list artifact versions"))
     }
 
@@ -398,7 +445,8 @@ impl ArtifactStore for PostgresArtifactStore {
         session: Option<&str>,
     ) -> Result<Vec<String>, ArtifactError> {
         let session = session.unwrap_or_default();
-        retry!(list(&self.database, app, user, session))
+        let now_us = self.now_us();
+        retry!(list(&self.database, app, user, session, now_us))
             .map_err(to_artifact_error("list artifacts"))
     }
 
@@ -412,7 +460,7 @@ impl ArtifactStore for PostgresArtifactStore {
             version: 0,
             source: "its name is not valid UTF-8".into(),
         };
-        let now_us = self.clock.as_ref().map(|clock| clock.now_us());
+        let now_us = self.now_us();
         let database = &self.database;
         retry!(addresses::artifacts(
             database, after, limit, now_us, corrupt

@@ -1,16 +1,16 @@
-//! Deletes sessions, sweeps expired ones, and purges their logs.
+//! Deletes sessions, finds and deletes expired ones, and purges their logs.
 //!
 //! A purge runs in chunks, each in its own transaction, so that appends run in between. Replicas may
 //! purge concurrently: each skips logs that another has locked.
 
-use retain_core::{Result, SessionKey};
+use retain_core::{ExpiredSession, ExpiryReceipt, Result, SessionKey};
 use tokio::join;
 use tokio_postgres::Error;
 
 use super::{
     artifacts,
     pool::{Database, Failure, Param, Transaction, if_some, statements},
-    rows::{CachedHead, by_key, clock_us, head_columns},
+    rows::{CachedHead, by_key, clock_us, count, head_columns, signed, unsigned},
 };
 
 /// Maximum number of rows of one table that one transaction deletes.
@@ -26,21 +26,21 @@ statements! {
 }
 
 /// Deletes the heads and artifacts of sessions and marks their logs for purging. The caller has
-/// locked the heads.
+/// locked the heads. Returns the number of artifact versions.
 pub(super) async fn delete_sessions(
     transaction: &Transaction,
     deletion: &DeleteStatements,
     numbers: &[i64],
-) -> Result<(), Error> {
+) -> Result<u64, Error> {
     let (artifacts, sessions, logs) = join!(
         biased;
         transaction.execute(&deletion.artifacts, [&numbers]),
         transaction.execute(&deletion.sessions, [&numbers]),
         transaction.execute(&deletion.logs, [&numbers]),
     );
-    artifacts?;
     sessions?;
-    logs.map(drop)
+    logs?;
+    artifacts
 }
 
 statements! {
@@ -145,45 +145,98 @@ pub(super) async fn purge_chunk(database: &Database, now_us: Option<i64>) -> Res
     Ok(true)
 }
 
+/// Returns up to `limit` expired sessions with numbers above `after`.
+pub(super) async fn expired(
+    database: &Database,
+    after: u64,
+    limit: usize,
+    now_us: Option<i64>,
+) -> Result<Vec<ExpiredSession>, Failure> {
+    const EXPIRED: &str = concat!(
+        "SELECT number, app, user_id, id, touched_us + ttl_us FROM retain_sessions \
+         WHERE ttl_us IS NOT NULL AND touched_us <= coalesce($1::int8, ",
+        clock_us!(),
+        ") - ttl_us AND number > $2 ORDER BY number LIMIT $3::int8"
+    );
+    let client = database.connection().await?;
+    let statement = client.prepare_cached(EXPIRED).await?;
+    let (after, limit) = (signed(after), count(Some(limit)));
+    let rows = client.query(&statement, &[&now_us, &after, &limit]).await?;
+    let mut expired = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let key: (String, String, String) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+        expired.push(ExpiredSession {
+            key: SessionKey::new(key.0, key.1, key.2),
+            incarnation: unsigned(row, 0)?,
+            expired_us: row.try_get(4)?,
+        });
+    }
+    Ok(expired)
+}
+
 statements! {
-    SweepStatements {
-        expired: concat!(
-            "SELECT number, app, user_id, id FROM retain_sessions \
-             WHERE ttl_us IS NOT NULL AND touched_us <= coalesce($1::int8, ", clock_us!(),
-            ") - ttl_us LIMIT $2 FOR UPDATE SKIP LOCKED"
+    ExpiredStatements {
+        lock: concat!(
+            "SELECT number FROM retain_sessions WHERE number = ANY($1) AND ttl_us IS NOT NULL \
+             AND touched_us <= coalesce($2::int8, ", clock_us!(),
+            ") - ttl_us ORDER BY number FOR UPDATE SKIP LOCKED"
         ),
     }
 }
 
-/// Deletes up to `limit` expired sessions and returns their keys.
-pub(super) async fn sweep(
+/// Deletes those of the sessions that exist and have expired. `sent` is what an earlier, unconfirmed
+/// attempt deleted.
+pub(super) async fn delete_expired(
     database: &Database,
-    limit: usize,
+    sessions: &[ExpiredSession],
     now_us: Option<i64>,
-) -> Result<Vec<SessionKey>, Failure> {
+    sent: &mut ExpiryReceipt,
+) -> Result<ExpiryReceipt, Failure> {
     let transaction = database.transaction().await?;
-    let (sweep, deletion) = join!(
-        biased; SweepStatements::prepare(&transaction), DeleteStatements::prepare(&transaction)
+    let (lock, deletion) = join!(
+        biased; ExpiredStatements::prepare(&transaction), DeleteStatements::prepare(&transaction)
     );
-    let (sweep, deletion) = (sweep?, deletion?);
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let (begun, expired) = join!(
-        biased; transaction.begin(), transaction.query(&sweep.expired, [&now_us, &limit])
+    let (lock, deletion) = (lock?, deletion?);
+    let numbers = sessions.iter().map(|session| session.incarnation as i64);
+    let numbers: Vec<i64> = numbers.collect();
+    let (begun, locked) = join!(
+        biased; transaction.begin(), transaction.query(&lock.lock, [&numbers, &now_us])
     );
     begun?;
-    let (mut numbers, mut swept) = (Vec::new(), Vec::new());
-    for row in expired? {
-        let key: (String, String, String) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
-        numbers.push(row.try_get(0)?);
-        swept.push(SessionKey::new(key.0, key.1, key.2));
+    let locked = locked?;
+    if locked.is_empty() {
+        transaction.roll_back().await?;
+        return Ok(*sent);
     }
+    let numbers = locked.iter().map(|row| row.try_get(0));
+    let numbers = numbers.collect::<Result<Vec<i64>, Error>>()?;
+    sent.sessions = numbers.len() as u64;
     let (deleted, ended) = join!(
         biased; delete_sessions(&transaction, &deletion, &numbers), transaction.commit()
     );
-    deleted?;
+    sent.artifacts = deleted?;
     ended?;
     transaction.release();
-    Ok(swept)
+    Ok(*sent)
+}
+
+/// Whether the session has expired and is not deleted yet.
+pub(super) async fn is_expired(
+    database: &Database,
+    key: &SessionKey,
+    now_us: Option<i64>,
+) -> Result<bool, Failure> {
+    const IS_EXPIRED: &str = concat!(
+        "SELECT 1 FROM retain_sessions WHERE ",
+        by_key!(),
+        " AND ttl_us IS NOT NULL AND touched_us <= coalesce($4::int8, ",
+        clock_us!(),
+        ") - ttl_us"
+    );
+    let client = database.connection().await?;
+    let statement = client.prepare_cached(IS_EXPIRED).await?;
+    let params: [Param<'_>; _] = [&key.app, &key.user, &key.id, &now_us];
+    Ok(client.query_opt(&statement, &params).await?.is_some())
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
-//! Renews leases and maintains the queue of runs that wait for one.
+//! Renews leases and maintains the queue of runs that wait for one. Also stores the leases of
+//! tasks.
 
 use std::time::Duration;
 
 use retain_core::{
-    LeaseUse, Result, SessionError, SessionKey, plan_renewal, store_rules::TICKET_TTL_US,
+    LeaseUse, PendingWork, Result, SessionError, SessionKey, TaskLease, duration_us, plan_renewal,
+    store_rules::TICKET_TTL_US,
 };
 use tokio::join;
 use tokio_postgres::{Error, Row};
@@ -11,7 +13,7 @@ use tokio_postgres::{Error, Row};
 use super::{
     append::{self, AppendStatements, resolve_now},
     pool::{Database, Failure, Param, Transaction, if_some, statements},
-    rows::{CachedHead, number_by_key},
+    rows::{CachedHead, clock_us, number_by_key},
 };
 
 statements! {
@@ -70,7 +72,7 @@ pub(super) async fn renew(
     };
     let (set, ended) = join!(
         biased;
-        append::set_head(&transaction, &statements, &head.row),
+        append::set_head(&transaction, &statements, &head.row, PendingWork::NONE),
         transaction.commit(),
     );
     set?;
@@ -94,6 +96,28 @@ pub(super) async fn withdraw(
     let params: [Param<'_>; _] = [&key.app, &key.user, &key.id, &ticket];
     client.execute(&statement, &params).await?;
     Ok(())
+}
+
+/// Takes, renews or releases the lease of a task; false if another process holds it.
+pub(super) async fn update_task(
+    database: &Database,
+    lease: &TaskLease,
+    now_us: Option<i64>,
+) -> Result<bool, Failure> {
+    const UPDATE: &str = concat!(
+        "WITH now AS (SELECT coalesce($4::int8, ",
+        clock_us!(),
+        ") AS us) INSERT INTO retain_task_leases AS held (task, holder, until_us) \
+         SELECT $1, $2, now.us + $3::int8 FROM now \
+         ON CONFLICT (task) DO UPDATE SET holder = excluded.holder, until_us = excluded.until_us \
+         WHERE held.holder = excluded.holder OR held.until_us <= (SELECT us FROM now)"
+    );
+    // A TTL of 0 releases the lease: an expired lease is as good as none.
+    let ttl_us = lease.ttl.map_or(0, duration_us).min(i64::MAX / 4);
+    let client = database.connection().await?;
+    let statement = client.prepare_cached(UPDATE).await?;
+    let params: [Param<'_>; _] = [&lease.task, &lease.holder, &ttl_us, &now_us];
+    Ok(client.execute(&statement, &params).await? > 0)
 }
 
 /// Returns the first ticket in the queue that has not expired.

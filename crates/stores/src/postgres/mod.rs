@@ -25,6 +25,7 @@ mod locks;
 mod memory;
 mod named_sql;
 mod options;
+mod pending;
 mod pool;
 mod read;
 mod rows;
@@ -39,10 +40,11 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use retain_core::{
-    AppendOutcome, Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, EventLookup, Head,
-    JsonMap, LeaseUpdate, ListQuery, Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result,
-    SchemaReport, ScopedState, SessionError, SessionKey, SessionStore, Snapshot, StateOwner,
-    StoreSessionService, TransferStore, Window,
+    AppendOutcome, Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, EventLookup,
+    ExpiredSession, ExpiryReceipt, Head, JsonMap, LeaseUpdate, ListQuery, Listing, LogHeader,
+    MaintenanceStore, NewEvent, NewSession, PendingStatistics, ReadDetail, Result, SchemaReport,
+    ScopedState, SessionError, SessionKey, SessionStore, SessionWork, Snapshot, StateOwner,
+    StoreSessionService, TaskLease, TransferStore, Window,
 };
 
 use background::BackgroundJobs;
@@ -352,19 +354,6 @@ impl SessionStore for PostgresStore {
         self.spawn_work("fork a session", fork).await
     }
 
-    async fn sweep(&self, limit: usize) -> Result<u64> {
-        let sweep = move |store: PostgresStore| async move {
-            let swept = retry_as!(
-                "sweep expired sessions",
-                delete::sweep(&store.database, limit, store.now_us())
-            )?;
-            swept.iter().for_each(|key| store.hub.notify(key));
-            store.purge_later();
-            Ok(swept.len() as u64)
-        };
-        self.spawn_work("sweep expired sessions", sweep).await
-    }
-
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
         let (app, user) = (app.to_owned(), user.to_owned());
         let erase = move |store: PostgresStore| async move { store.erase(&app, &user).await };
@@ -389,6 +378,78 @@ impl SessionStore for PostgresStore {
 
     fn transfer(&self) -> Result<&dyn TransferStore> {
         Ok(self)
+    }
+
+    fn maintenance(&self) -> Result<&dyn MaintenanceStore> {
+        Ok(self)
+    }
+}
+
+#[async_trait]
+impl MaintenanceStore for PostgresStore {
+    async fn pending_work(&self, after: u64, limit: usize) -> Result<Vec<SessionWork>> {
+        retry_as!(
+            "find pending work",
+            pending::find(&self.database, after, limit, self.now_us())
+        )
+    }
+
+    async fn pending_statistics(&self) -> Result<PendingStatistics> {
+        retry_as!(
+            "count pending work",
+            pending::statistics(&self.database, self.now_us())
+        )
+    }
+
+    async fn finish_work(&self, done: &SessionWork) -> Result<()> {
+        let done = done.clone();
+        let finish = move |store: PostgresStore| async move {
+            let keys = LockKey::for_session(&done.key, false, false);
+            let _locked = store.lock("finish pending work", keys).await?;
+            retry_as!(
+                "finish pending work",
+                pending::finish(&store.database, &done)
+            )
+        };
+        self.spawn_work("finish pending work", finish).await
+    }
+
+    async fn update_task_lease(&self, lease: &TaskLease) -> Result<bool> {
+        retry_as!(
+            "take the lease of a task",
+            lease::update_task(&self.database, lease, self.now_us())
+        )
+    }
+
+    async fn expired(&self, after: u64, limit: usize) -> Result<Vec<ExpiredSession>> {
+        retry_as!(
+            "find expired sessions",
+            delete::expired(&self.database, after, limit, self.now_us())
+        )
+    }
+
+    async fn delete_expired(&self, sessions: &[ExpiredSession]) -> Result<ExpiryReceipt> {
+        let sessions = sessions.to_vec();
+        let delete = move |store: PostgresStore| async move {
+            let mut sent = ExpiryReceipt::default();
+            let deleted = retry_as!(
+                "delete expired sessions",
+                delete::delete_expired(&store.database, &sessions, store.now_us(), &mut sent)
+            )?;
+            sessions
+                .iter()
+                .for_each(|session| store.hub.notify(&session.key));
+            store.purge_later();
+            Ok(deleted)
+        };
+        self.spawn_work("delete expired sessions", delete).await
+    }
+
+    async fn is_expired(&self, key: &SessionKey) -> Result<bool> {
+        retry_as!(
+            "look for an expired session",
+            delete::is_expired(&self.database, key, self.now_us())
+        )
     }
 }
 

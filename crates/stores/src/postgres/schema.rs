@@ -307,7 +307,7 @@ mod tests {
         let expected = [
             ("create-tables", "97ad2e7329892178"),
             ("record-programs", "e09c267714420499"),
-            ("record-pending-work", "5d1c7f1e890760ba"),
+            ("record-pending-work", "b320221d8bbef827"),
         ];
         assert_unchanged(MIGRATIONS, &expected);
     }

@@ -4,6 +4,7 @@
 pub(crate) mod artifacts;
 pub(crate) mod keys;
 pub(crate) mod memory;
+pub(crate) mod pending;
 pub(crate) mod schema;
 
 use std::{sync::Arc, time::Duration};

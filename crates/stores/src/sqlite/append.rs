@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use retain_core::{
-    AppendOutcome, Batch, Event, LeaseUse, LimitKind, NewEvent, Plan, Result, SessionKey,
-    check_growth, plan_append,
+    AppendOutcome, Batch, Event, LeaseUse, LimitKind, NewEvent, PendingWork, Plan, Result,
+    SessionKey, check_growth, plan_append,
 };
 use rusqlite::{Connection, params};
 
@@ -15,7 +15,10 @@ use super::{
     rows::event_key,
     state::{set_session_keys, set_shared_keys},
 };
-use crate::sql::{self, SessionRow};
+use crate::sql::{
+    self, SessionRow,
+    pending::{add_pending_work, kinds},
+};
 
 /// The operation's name in errors.
 const APPEND: &str = "append events";
@@ -63,7 +66,11 @@ pub(super) fn append(
             }
             let limit = batch.state_bytes_max;
             check_growth(LimitKind::SessionState, before, row.state_bytes, limit)?;
-            update(connection, &row)?;
+            let work = match fresh.is_empty() {
+                true => PendingWork::NONE,
+                false => batch.pending_work,
+            };
+            update(connection, &row, work)?;
             leave_queue(connection, row.number, &batch.lease)?;
             Ok(AppendOutcome::Done { events, token })
         }
@@ -132,11 +139,15 @@ pub(super) fn insert_event(
     connection.prepare_cached(sql)?.execute(row).map(drop)
 }
 
-pub(super) fn update(connection: &Connection, row: &SessionRow) -> Result<()> {
+/// Writes the head, and records the work that must follow its last event.
+pub(super) fn update(connection: &Connection, row: &SessionRow, work: PendingWork) -> Result<()> {
     let updated = || {
-        let sql = "UPDATE sessions SET position = ?2, last_update = ?3, touched_us = ?4, \
-                   lease_token = ?5, lease_until_us = ?6, in_order = ?7, state_bytes = ?8 \
-                   WHERE number = ?1";
+        let sql = concat!(
+            "UPDATE sessions SET position = ?2, last_update = ?3, touched_us = ?4, \
+             lease_token = ?5, lease_until_us = ?6, in_order = ?7, state_bytes = ?8, ",
+            add_pending_work!("?9", "?2"),
+            " WHERE number = ?1"
+        );
         connection.prepare_cached(sql)?.execute(params![
             row.number,
             row.position,
@@ -146,6 +157,7 @@ pub(super) fn update(connection: &Connection, row: &SessionRow) -> Result<()> {
             row.lease.until_us,
             row.in_order,
             row.state_bytes,
+            kinds(work),
         ])
     };
     updated().map(drop).map_err(|e| failed(APPEND, e))

@@ -57,6 +57,20 @@ impl SqliteStore {
     }
 }
 
+/// SQL that is true unless the session ?3 of the user ?2 in the app ?1 has expired at the time
+/// `$now`. No session is called '', which stands for the user's own artifacts.
+macro_rules! is_not_expired {
+    ($now:literal) => {
+        concat!(
+            "NOT EXISTS (SELECT 1 FROM sessions AS owner \
+             WHERE owner.app = ?1 AND owner.user = ?2 AND owner.id = ?3 \
+             AND owner.ttl_us IS NOT NULL AND owner.touched_us <= ",
+            $now,
+            " - owner.ttl_us)"
+        )
+    };
+}
+
 /// Returns the columns that identify an artifact.
 fn row_key(address: &ArtifactAddress) -> (&str, &str, &str, &str) {
     let session = session_column(address);
@@ -98,15 +112,20 @@ fn find(
     connection: &Connection,
     address: &ArtifactAddress,
     version: Option<u64>,
+    now_us: i64,
 ) -> rusqlite::Result<Option<ArtifactColumns>> {
-    let sql = "SELECT version, part, data FROM artifacts \
-               WHERE app = ?1 AND user = ?2 AND session = ?3 AND name = ?4 \
-               AND (?5 IS NULL OR version = ?5) ORDER BY version DESC LIMIT 1";
+    let sql = concat!(
+        "SELECT version, part, data FROM artifacts \
+         WHERE app = ?1 AND user = ?2 AND session = ?3 AND name = ?4 \
+         AND (?5 IS NULL OR version = ?5) AND ",
+        is_not_expired!("?6"),
+        " ORDER BY version DESC LIMIT 1"
+    );
     let mut statement = connection.prepare_cached(sql)?;
     // -1 matches no row, as does every version above `i64::MAX`.
     let version = version.map(|version| i64::try_from(version).unwrap_or(-1));
     let (app, user, session, name) = row_key(address);
-    let params = params![app, user, session, name, version];
+    let params = params![app, user, session, name, version, now_us];
     statement
         .query_row(params, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()
@@ -118,11 +137,17 @@ type VersionColumns = (u64, f64, Option<String>, String);
 fn versions(
     connection: &Connection,
     address: &ArtifactAddress,
+    now_us: i64,
 ) -> rusqlite::Result<Vec<VersionColumns>> {
-    let sql = "SELECT version, create_time, mime_type, custom_metadata FROM artifacts \
-               WHERE app = ?1 AND user = ?2 AND session = ?3 AND name = ?4 ORDER BY version";
+    let sql = concat!(
+        "SELECT version, create_time, mime_type, custom_metadata FROM artifacts \
+         WHERE app = ?1 AND user = ?2 AND session = ?3 AND name = ?4 AND ",
+        is_not_expired!("?5"),
+        " ORDER BY version"
+    );
     let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map(row_key(address), |row| {
+    let (app, user, session, name) = row_key(address);
+    let rows = statement.query_map((app, user, session, name, now_us), |row| {
         Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
     })?;
     rows.collect()
@@ -179,9 +204,9 @@ impl ArtifactStore for SqliteArtifactStore {
         address: &ArtifactAddress,
         version: Option<u64>,
     ) -> std::result::Result<Option<StoredArtifact>, ArtifactError> {
-        let owned = address.clone();
+        let (owned, now_us) = (address.clone(), self.clock.now_us());
         let read = move |connection: &Connection| -> Result<Option<ArtifactColumns>> {
-            find(connection, &owned, version).map_err(|e| failed("load an artifact", e))
+            find(connection, &owned, version, now_us).map_err(|e| failed("load an artifact", e))
         };
         let found = self.readers.read("load an artifact", read).await;
         let found = found.map_err(as_artifact_error)?;
@@ -195,9 +220,9 @@ impl ArtifactStore for SqliteArtifactStore {
         &self,
         address: &ArtifactAddress,
     ) -> std::result::Result<Vec<ArtifactVersion>, ArtifactError> {
-        let owned = address.clone();
+        let (owned, now_us) = (address.clone(), self.clock.now_us());
         let read = move |connection: &Connection| -> Result<Vec<VersionColumns>> {
-            versions(connection, &owned).map_err(|e| failed("list artifact versions", e))
+            versions(connection, &owned, now_us).map_err(|e| failed("list artifact versions", e))
         };
         let found = self.readers.read("list artifact versions", read).await;
         let rows = found.map_err(as_artifact_error)?.into_iter();
@@ -229,12 +254,18 @@ impl ArtifactStore for SqliteArtifactStore {
     ) -> std::result::Result<Vec<String>, ArtifactError> {
         let (app, user) = (app.to_owned(), user.to_owned());
         let session = session.unwrap_or_default().to_owned();
+        let now_us = self.clock.now_us();
         let list = move |connection: &Connection| -> Result<Vec<String>> {
             let read = || -> rusqlite::Result<Vec<String>> {
-                let sql = "SELECT DISTINCT name FROM artifacts \
-                           WHERE app = ?1 AND user = ?2 AND session IN ('', ?3)";
+                let sql = concat!(
+                    "SELECT DISTINCT name FROM artifacts \
+                     WHERE app = ?1 AND user = ?2 AND (session = '' OR session = ?3 AND ",
+                    is_not_expired!("?4"),
+                    ")"
+                );
                 let mut statement = connection.prepare_cached(sql)?;
-                let names = statement.query_map((&app, &user, &session), |row| row.get(0))?;
+                let params = (&app, &user, &session, now_us);
+                let names = statement.query_map(params, |row| row.get(0))?;
                 names.collect()
             };
             read().map_err(|e| failed("list artifacts", e))

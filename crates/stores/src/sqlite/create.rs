@@ -76,7 +76,7 @@ pub(super) fn clear_key(connection: &Connection, key: &SessionKey, now_us: i64) 
     let existing = SessionRow::find_even_expired(connection, key);
     match existing.map_err(|e| failed("create a session", e))? {
         Some(row) if row.is_alive(now_us) => Err(SessionError::AlreadyExists { key: key.clone() }),
-        Some(row) => detach_log(connection, row.number),
+        Some(row) => detach_log(connection, row.number).map(drop),
         None => Ok(()),
     }
 }

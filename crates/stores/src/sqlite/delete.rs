@@ -1,9 +1,9 @@
-//! Deletes sessions, sweeps those that have expired, and purges their logs.
+//! Deletes sessions, finds and deletes those that have expired, and purges their logs.
 //!
 //! A log is purged in chunks, each in its own write job, so that appends can run in between. The
 //! artifacts are deleted immediately, because a new session with the same id must not see them.
 
-use retain_core::{Result, SessionKey};
+use retain_core::{ExpiredSession, ExpiryReceipt, Result, SessionKey};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::{artifacts, failed, rows::event_key};
@@ -24,15 +24,16 @@ pub(super) fn delete(connection: &Connection, key: &SessionKey, now_us: i64) -> 
     Ok(row.is_alive(now_us))
 }
 
-/// Deletes a session's row and artifacts, and marks its log for purging.
-pub(super) fn detach_log(connection: &Connection, number: i64) -> Result<()> {
-    let detached = || -> rusqlite::Result<()> {
-        artifacts::delete_session_artifacts(connection, number)?;
+/// Deletes a session's row and artifacts, and marks its log for purging. Returns the number of
+/// artifact versions.
+pub(super) fn detach_log(connection: &Connection, number: i64) -> Result<u64> {
+    let detached = || -> rusqlite::Result<u64> {
+        let artifacts = artifacts::delete_session_artifacts(connection, number)?;
         let sql = "DELETE FROM sessions WHERE number = ?1";
         connection.prepare_cached(sql)?.execute([number])?;
         let sql = "UPDATE logs SET purge_after_us = 0 WHERE number = ?1";
         connection.prepare_cached(sql)?.execute([number])?;
-        Ok(())
+        Ok(artifacts as u64)
     };
     detached().map_err(|e| failed("delete a session", e))
 }
@@ -78,24 +79,54 @@ pub(super) fn purge_chunk(connection: &Connection, now_us: i64) -> Result<bool> 
     purged().map_err(|e| failed("purge deleted sessions", e))
 }
 
-/// Deletes up to `limit` expired sessions and returns their keys.
-pub(super) fn sweep(connection: &Connection, limit: usize, now_us: i64) -> Result<Vec<SessionKey>> {
-    let expired = || -> rusqlite::Result<Vec<(i64, SessionKey)>> {
-        let sql = "SELECT number, app, user, id FROM sessions \
-                   WHERE ttl_us IS NOT NULL AND touched_us <= ?1 - ttl_us LIMIT ?2";
+/// Returns up to `limit` expired sessions with numbers above `after`.
+pub(super) fn expired(
+    connection: &Connection,
+    after: u64,
+    limit: usize,
+    now_us: i64,
+) -> Result<Vec<ExpiredSession>> {
+    let sql = "SELECT number, app, user, id, touched_us + ttl_us FROM sessions \
+               WHERE ttl_us IS NOT NULL AND touched_us <= ?1 - ttl_us AND number > ?2 \
+               ORDER BY number LIMIT ?3";
+    let expired = || -> rusqlite::Result<Vec<ExpiredSession>> {
         let mut statement = connection.prepare_cached(sql)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = statement.query_map((now_us, limit), |row| {
+        let rows = statement.query_map((now_us, after, limit), |row| {
             let key: (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
-            Ok((row.get(0)?, SessionKey::new(key.0, key.1, key.2)))
+            Ok(ExpiredSession {
+                key: SessionKey::new(key.0, key.1, key.2),
+                incarnation: row.get(0)?,
+                expired_us: row.get(4)?,
+            })
         })?;
         rows.collect()
     };
-    let expired = expired().map_err(|e| failed("sweep expired sessions", e))?;
-    let mut swept = Vec::with_capacity(expired.len());
-    for (number, key) in expired {
-        detach_log(connection, number)?;
-        swept.push(key);
+    expired().map_err(|e| failed("find expired sessions", e))
+}
+
+/// Deletes those of the sessions that exist and have expired.
+pub(super) fn delete_expired(
+    connection: &Connection,
+    sessions: &[ExpiredSession],
+    now_us: i64,
+) -> Result<ExpiryReceipt> {
+    let mut deleted = ExpiryReceipt::default();
+    for session in sessions {
+        let row = SessionRow::find_even_expired(connection, &session.key)
+            .map_err(|e| failed("delete expired sessions", e))?;
+        let is_same = |row: &SessionRow| row.number as u64 == session.incarnation;
+        if let Some(row) = row.filter(|row| is_same(row) && !row.is_alive(now_us)) {
+            deleted.artifacts += detach_log(connection, row.number)?;
+            deleted.sessions += 1;
+        }
     }
-    Ok(swept)
+    Ok(deleted)
+}
+
+/// Whether the session has expired and is not deleted yet.
+pub(super) fn is_expired(connection: &Connection, key: &SessionKey, now_us: i64) -> Result<bool> {
+    let row = SessionRow::find_even_expired(connection, key);
+    let row = row.map_err(|e| failed("look for an expired session", e))?;
+    Ok(row.is_some_and(|row| !row.is_alive(now_us)))
 }

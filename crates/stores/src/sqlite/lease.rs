@@ -1,7 +1,8 @@
-//! Renews leases and maintains the queue for them.
+//! Renews leases and maintains the queue for them. Also stores the leases of tasks.
 
 use retain_core::{
-    LeaseUpdate, LeaseUse, Result, SessionKey, plan_renewal, store_rules::TICKET_TTL_US,
+    LeaseUpdate, LeaseUse, PendingWork, Result, SessionKey, TaskLease, duration_us, plan_renewal,
+    store_rules::TICKET_TTL_US,
 };
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -11,6 +12,7 @@ use crate::sql::SessionRow;
 /// The operations' names in errors.
 const QUEUE: &str = "queue for a lease";
 const RENEW: &str = "renew a lease";
+pub(super) const TASK: &str = "take the lease of a task";
 
 /// Returns the update's name in errors.
 pub(super) fn operation(update: &LeaseUpdate) -> &'static str {
@@ -33,13 +35,31 @@ pub(super) fn update(
             let (token, ttl) = (*token, *ttl);
             let status = row.status(key, None, now_us);
             row.lease = plan_renewal(status, &LeaseUse::Hold { token, ttl })?;
-            append::update(connection, &row)
+            append::update(connection, &row, PendingWork::NONE)
         }
         LeaseUpdate::Withdraw { ticket } => {
             let row = SessionRow::find(connection, key, now_us).map_err(|e| failed(QUEUE, e))?;
             row.map_or(Ok(()), |row| delete_ticket(connection, row.number, ticket))
         }
     }
+}
+
+/// Takes, renews or releases the lease of a task; false if another process holds it.
+pub(super) fn update_task(connection: &Connection, lease: &TaskLease, now_us: i64) -> Result<bool> {
+    let sql = "INSERT INTO task_leases (task, holder, until_us) VALUES (?1, ?2, ?3) \
+               ON CONFLICT (task) DO UPDATE SET holder = excluded.holder, \
+               until_us = excluded.until_us \
+               WHERE task_leases.holder = excluded.holder OR task_leases.until_us <= ?4";
+    let until_us = match lease.ttl {
+        Some(ttl) => now_us.saturating_add(duration_us(ttl)),
+        // An expired lease is as good as none.
+        None => now_us,
+    };
+    let written = connection
+        .prepare_cached(sql)
+        .and_then(|mut upsert| upsert.execute((&lease.task, &lease.holder, until_us, now_us)));
+    let written = written.map_err(|e| failed(TASK, e))?;
+    Ok(written > 0)
 }
 
 /// Finds the first ticket in the queue that has not expired.

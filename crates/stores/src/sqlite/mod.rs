@@ -19,6 +19,7 @@ mod list;
 mod memory;
 mod open;
 mod options;
+mod pending;
 mod read;
 mod readers;
 mod rows;
@@ -33,10 +34,11 @@ use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use retain_core::{
-    AppendOutcome, Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, EventLookup, Head,
-    JsonMap, LeaseUpdate, ListQuery, Listing, LogHeader, NewEvent, NewSession, ReadDetail, Result,
-    SchemaReport, ScopedState, SessionError, SessionKey, SessionStore, Snapshot, StateOwner,
-    StoreSessionService, TransferStore, Window,
+    AppendOutcome, Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, EventLookup,
+    ExpiredSession, ExpiryReceipt, Head, JsonMap, LeaseUpdate, ListQuery, Listing, LogHeader,
+    MaintenanceStore, NewEvent, NewSession, PendingStatistics, ReadDetail, Result, SchemaReport,
+    ScopedState, SessionError, SessionKey, SessionStore, SessionWork, Snapshot, StateOwner,
+    StoreSessionService, TaskLease, TransferStore, Window,
 };
 use rusqlite::ErrorCode;
 
@@ -336,16 +338,6 @@ impl SessionStore for SqliteStore {
         self.writer.write("fork a session", fork).await
     }
 
-    async fn sweep(&self, limit: usize) -> Result<u64> {
-        let now_us = self.now_us();
-        let sweep =
-            move |connection: &rusqlite::Connection| delete::sweep(connection, limit, now_us);
-        let swept = self.writer.write("sweep expired sessions", sweep).await?;
-        swept.iter().for_each(|key| self.hub.notify(key));
-        self.purge().await?;
-        Ok(swept.len() as u64)
-    }
-
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
         let mut receipt = EraseReceipt::default();
         loop {
@@ -387,6 +379,71 @@ impl SessionStore for SqliteStore {
 
     fn transfer(&self) -> Result<&dyn TransferStore> {
         Ok(self)
+    }
+
+    fn maintenance(&self) -> Result<&dyn MaintenanceStore> {
+        Ok(self)
+    }
+}
+
+#[async_trait]
+impl MaintenanceStore for SqliteStore {
+    async fn pending_work(&self, after: u64, limit: usize) -> Result<Vec<SessionWork>> {
+        let now_us = self.now_us();
+        let find = move |connection: &rusqlite::Connection| {
+            pending::find(connection, after, limit, now_us)
+        };
+        self.readers.read("find pending work", find).await
+    }
+
+    async fn pending_statistics(&self) -> Result<PendingStatistics> {
+        let now_us = self.now_us();
+        let count =
+            move |connection: &rusqlite::Connection| pending::statistics(connection, now_us);
+        self.readers.read("count pending work", count).await
+    }
+
+    async fn finish_work(&self, done: &SessionWork) -> Result<()> {
+        let done = done.clone();
+        let finish = move |connection: &rusqlite::Connection| pending::finish(connection, &done);
+        self.writer.write("finish pending work", finish).await
+    }
+
+    async fn update_task_lease(&self, lease: &TaskLease) -> Result<bool> {
+        let (lease, now_us) = (lease.clone(), self.now_us());
+        let update =
+            move |connection: &rusqlite::Connection| lease::update_task(connection, &lease, now_us);
+        self.writer.write(lease::TASK, update).await
+    }
+
+    async fn expired(&self, after: u64, limit: usize) -> Result<Vec<ExpiredSession>> {
+        let now_us = self.now_us();
+        let find = move |connection: &rusqlite::Connection| {
+            delete::expired(connection, after, limit, now_us)
+        };
+        self.readers.read("find expired sessions", find).await
+    }
+
+    async fn delete_expired(&self, sessions: &[ExpiredSession]) -> Result<ExpiryReceipt> {
+        let (job_sessions, now_us) = (sessions.to_vec(), self.now_us());
+        let delete = move |connection: &rusqlite::Connection| {
+            delete::delete_expired(connection, &job_sessions, now_us)
+        };
+        let deleted = self.writer.write("delete expired sessions", delete).await?;
+        sessions
+            .iter()
+            .for_each(|session| self.hub.notify(&session.key));
+        self.purge().await?;
+        Ok(deleted)
+    }
+
+    async fn is_expired(&self, key: &SessionKey) -> Result<bool> {
+        let (key, now_us) = (key.clone(), self.now_us());
+        let look =
+            move |connection: &rusqlite::Connection| delete::is_expired(connection, &key, now_us);
+        self.readers
+            .read_small("look for an expired session", look)
+            .await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-const FILES: [&str; 17] = [
+const FILES: [&str; 18] = [
     "addresses",
     "append",
     "artifacts",
@@ -16,6 +16,7 @@ const FILES: [&str; 17] = [
     "lease",
     "list",
     "memory",
+    "pending",
     "read",
     "schema",
     "state",

@@ -17,6 +17,7 @@ mod fork;
 mod ids;
 mod limits;
 mod list;
+mod maintenance;
 mod migrate;
 mod read;
 mod repeat;
@@ -36,6 +37,7 @@ pub use fork::*;
 pub use ids::*;
 pub use limits::*;
 pub use list::*;
+pub use maintenance::*;
 pub use migrate::*;
 pub use read::*;
 pub use repeat::*;
@@ -269,6 +271,21 @@ macro_rules! session_promises {
             session_without_ttl_never_expires,
             ttl_of_the_service_is_the_default,
             ttl_survives_reopening,
+            // maintenance
+            append_records_the_work_that_must_follow_it,
+            finished_work_is_no_longer_pending,
+            work_of_a_later_event_stays_pending,
+            repeated_append_does_not_repeat_its_work,
+            work_of_an_active_run_is_not_listed,
+            pending_work_is_listed_page_by_page,
+            pending_statistics_count_sessions_and_their_age,
+            pending_work_ends_with_its_session,
+            pending_work_is_visible_to_other_instances,
+            task_lease_has_one_holder,
+            task_lease_expires_unless_it_is_renewed,
+            exactly_one_of_concurrent_processes_gets_a_task_lease,
+            expired_sessions_are_listed_page_by_page,
+            recreated_session_is_not_deleted_as_expired,
             // tail
             tail_returns_history_and_then_new_events,
             tail_starts_after_a_position,

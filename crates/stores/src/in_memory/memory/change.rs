@@ -58,9 +58,9 @@ impl ScopeTable {
                 let seqs = ids.iter().filter_map(|id| self.by_id.get(id));
                 seqs.flatten().copied().collect()
             }
-            Forget::Matching(filter) => {
+            Forget::Matching(_) | Forget::ExpiredSessions(_) => {
                 let rows = self.rows.values().map(|row| &row.record.info);
-                let matching = rows.filter(|info| filter.matches(&info.filter_fields()));
+                let matching = rows.filter(|info| what.matches(&info.filter_fields()));
                 matching.map(|info| info.seq).collect()
             }
         };

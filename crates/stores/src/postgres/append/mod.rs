@@ -7,7 +7,8 @@ mod two_trips;
 use std::{collections::HashMap, sync::Arc};
 
 use retain_core::{
-    AppendOutcome, Batch, Event, LeaseUse, NewEvent, Plan, Result, SessionKey, plan_append,
+    AppendOutcome, Batch, Event, LeaseUse, NewEvent, PendingWork, Plan, Result, SessionKey,
+    plan_append,
 };
 use tokio_postgres::{Error, Row};
 
@@ -16,7 +17,10 @@ use super::{
     pool::{Failure, Param, Retry, Transaction, statements},
     rows::{CachedHead, by_key, clock_us, head_columns, number_by_key, signed},
 };
-use crate::sql::SessionRow;
+use crate::sql::{
+    SessionRow,
+    pending::{add_pending_work, kinds},
+};
 
 /// Inserts events, given as columns.
 pub(super) const INSERT_EVENTS: &str = "INSERT INTO retain_events \
@@ -38,9 +42,13 @@ statements! {
         ),
         insert_events: INSERT_EVENTS,
         // The new revision tells other processes that their cached head is outdated.
-        set_head: "UPDATE retain_sessions SET revision = revision + 1, position = $2, \
-                   last_update = $3, touched_us = $4, lease_token = $5, lease_until_us = $6, \
-                   in_order = $7, state_bytes = $8 WHERE number = $1",
+        set_head: concat!(
+            "UPDATE retain_sessions SET revision = revision + 1, position = $2, \
+             last_update = $3, touched_us = $4, lease_token = $5, lease_until_us = $6, \
+             in_order = $7, state_bytes = $8, ",
+            add_pending_work!("$9::int8", "$2::int8"),
+            " WHERE number = $1"
+        ),
     }
 }
 
@@ -90,6 +98,8 @@ struct AppendPlan<'a> {
     events: EventColumns<'a>,
     /// The new events: (position, index in the batch).
     fresh: Vec<(u64, usize)>,
+    /// The work that must follow the new events.
+    work: PendingWork,
     outcome: AppendOutcome,
 }
 
@@ -129,6 +139,10 @@ fn plan<'a>(
     let mut plan = AppendPlan {
         head,
         events: EventColumns::default(),
+        work: match fresh.is_empty() {
+            true => PendingWork::NONE,
+            false => batch.pending_work,
+        },
         fresh: Vec::with_capacity(fresh.len()),
         outcome: AppendOutcome::Done { events, token },
     };
@@ -231,14 +245,16 @@ impl<'a> EventColumns<'a> {
     }
 }
 
-/// Updates the head.
+/// Updates the head, and records the work that must follow its last event.
 pub(super) async fn set_head(
     transaction: &Transaction,
     statements: &AppendStatements,
     row: &SessionRow,
+    work: PendingWork,
 ) -> Result<(), Error> {
     let (position, token) = (signed(row.position), row.lease.token as i64);
     let bytes = signed(row.state_bytes as u64);
+    let kinds = kinds(work);
     let params: [Param<'_>; _] = [
         &row.number,
         &position,
@@ -248,6 +264,7 @@ pub(super) async fn set_head(
         &row.lease.until_us,
         &row.in_order,
         &bytes,
+        &kinds,
     ];
     let set = transaction.execute(&statements.set_head, params);
     set.await.map(drop)

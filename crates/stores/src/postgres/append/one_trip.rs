@@ -9,10 +9,13 @@ use retain_core::{AppendOutcome, Batch, Json, Lease, LeaseUse, Result, SessionKe
 use tokio_postgres::error::SqlState;
 
 use super::{AppendDecision, AppendPlan, StoredEvents, UnconfirmedAppend, plan};
-use crate::postgres::{
-    named_sql::NamedSql,
-    pool::{Database, Failure},
-    rows::{CachedHead, clock_us, signed},
+use crate::{
+    postgres::{
+        named_sql::NamedSql,
+        pool::{Database, Failure},
+        rows::{CachedHead, clock_us, signed},
+    },
+    sql::pending::{add_pending_work, kinds},
 };
 
 /// Maximum TTL: a longer one added to the current time would overflow.
@@ -35,11 +38,14 @@ const OLD_STATE: &str = ", old AS MATERIALIZED (
   FROM old WHERE value IS NOT NULL
 )";
 
-const SET_HEAD: &str = ", head AS (
+const SET_HEAD: &str = concat!(
+    ", head AS (
   UPDATE retain_sessions SET revision = revision + 1, position = {position},
     last_update = {last_update}, touched_us = now.us, lease_token = {lease_token},
     in_order = {in_order}, lease_until_us =
-      CASE WHEN {until_is_relative}::bool THEN now.us + {until_us}::int8 ELSE {until_us}::int8 END";
+      CASE WHEN {until_is_relative}::bool THEN now.us + {until_us}::int8 ELSE {until_us}::int8 END, ",
+    add_pending_work!("{pending_kinds}::int8", "{position}::int8")
+);
 
 /// Matches only an unchanged head. Compares position and token too, because PostgreSQL may reuse
 /// revisions if it loses its last commits. Matches nothing if runs queue for the lease that the
@@ -117,6 +123,7 @@ pub(super) async fn append(
     let (position, token) = (signed(row.position), row.lease.token as i64);
     let takes_lease = matches!(batch.lease, LeaseUse::Take { .. });
     let bytes_max = signed(batch.state_bytes_max as u64);
+    let pending_kinds = kinds(planned.work);
     let mut sql = NamedSql::default();
     sql.bind("now_us", &now_us);
     sql.bind("number", &row.number);
@@ -129,6 +136,7 @@ pub(super) async fn append(
     sql.bind("until_us", &row.lease.until_us);
     sql.bind("until_is_relative", &until_is_relative);
     sql.bind("in_order", &row.in_order);
+    sql.bind("pending_kinds", &pending_kinds);
     sql.bind("takes_lease", &takes_lease);
     sql.bind("given_ids", &given_ids);
     sql.bind("event_positions", &events.positions);

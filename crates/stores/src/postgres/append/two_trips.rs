@@ -269,6 +269,7 @@ async fn write(
     writes: &AppendWrites<'_>,
 ) -> Result<(), Failure> {
     let (row, new) = (&writes.plan.head.row, &writes.plan.events);
+    let work = writes.plan.work;
     let number = row.number;
     let events = new.insert(transaction, &statements.insert_events, number);
     let app = writes.app.as_ref().map(|app| app.write(transaction, state));
@@ -284,7 +285,7 @@ async fn write(
         if_some(user),
         if_some((!writes.plan.fresh.is_empty()).then_some(events)),
         writes.own.write(transaction, state, number),
-        set_head(transaction, statements, row),
+        set_head(transaction, statements, row, work),
         if_some(ticket.is_some().then_some(leave)),
         transaction.commit(),
     );

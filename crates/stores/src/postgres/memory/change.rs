@@ -189,15 +189,12 @@ async fn find_removed(
     row: &ScopeRow,
     what: &Forget,
 ) -> Outcome<Vec<RemovedMemory>> {
-    let filter = match what {
-        Forget::Ids(ids) => {
-            let params: [Param<'_>; _] = [&scope.app, &scope.user, &read::storable_ids(ids)];
-            let found = transaction.query(&statements.with_ids, params).await?;
-            let removed = found.iter().map(|row| Ok(rows::removed_memory(row)?));
-            return removed.collect();
-        }
-        Forget::Matching(filter) => filter,
-    };
+    if let Forget::Ids(ids) = what {
+        let params: [Param<'_>; _] = [&scope.app, &scope.user, &read::storable_ids(ids)];
+        let found = transaction.query(&statements.with_ids, params).await?;
+        let removed = found.iter().map(|row| Ok(rows::removed_memory(row)?));
+        return removed.collect();
+    }
     let (mut removed, mut after) = (Vec::new(), i64::MIN);
     loop {
         let page: [Param<'_>; _] = [&row.number, &after, &PAGE];
@@ -205,7 +202,7 @@ async fn find_removed(
         for found in &page {
             let info = rows::info(found)?;
             after = signed(info.seq);
-            if filter.matches(&info.filter_fields()) {
+            if what.matches(&info.filter_fields()) {
                 removed.push(RemovedMemory {
                     seq: info.seq,
                     id: info.id,

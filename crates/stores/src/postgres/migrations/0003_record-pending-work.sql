@@ -1,7 +1,7 @@
 -- Work that must follow a run, and the size of the log, are in the session's row, so that an append
 -- records them without another write. No index has these columns, so that updates stay on the page.
 ALTER TABLE retain_sessions
-  ADD COLUMN pending_work bigint NOT NULL DEFAULT 0, -- bits; 0: none
+  ADD COLUMN pending_work bigint NOT NULL DEFAULT 0, -- position of the last event that needs it << 8 | kinds; 0: none
   ADD COLUMN log_bytes    bigint NOT NULL DEFAULT 0, -- bytes of the events at positions 1 to sized_to
   ADD COLUMN sized_to     bigint NOT NULL DEFAULT 0; -- less than position after an append of an older program
 

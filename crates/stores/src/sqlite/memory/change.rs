@@ -102,14 +102,14 @@ pub(super) fn forget(
             removed.sort_unstable_by_key(|removed_memory| removed_memory.seq);
             removed.dedup_by_key(|removed_memory| removed_memory.seq);
         }
-        Forget::Matching(filter) => {
+        Forget::Matching(_) | Forget::ExpiredSessions(_) => {
             let sql =
                 format!("SELECT {INFO_COLUMNS}, {BYTES} FROM memories WHERE key BETWEEN ?1 AND ?2");
             let mut statement = connection.prepare_cached(&sql)?;
             let mut rows = statement.query(key_range(&row))?;
             while let Some(found) = rows.next()? {
                 let info = rows::info(found)?;
-                if filter.matches(&info.filter_fields()) {
+                if what.matches(&info.filter_fields()) {
                     removed.push(RemovedMemory {
                         seq: info.seq,
                         id: info.id,

@@ -1,6 +1,6 @@
 -- Work that must follow a run, and the size of the log, are in the session's row, so that an append
 -- records them without another write.
-ALTER TABLE sessions ADD COLUMN pending_work INTEGER NOT NULL DEFAULT 0; -- bits; 0: none
+ALTER TABLE sessions ADD COLUMN pending_work INTEGER NOT NULL DEFAULT 0; -- position of the last event that needs it << 8 | kinds; 0: none
 ALTER TABLE sessions ADD COLUMN log_bytes INTEGER NOT NULL DEFAULT 0; -- bytes of the events at positions 1 to sized_to
 ALTER TABLE sessions ADD COLUMN sized_to INTEGER NOT NULL DEFAULT 0; -- less than position after an append of an older program
 
