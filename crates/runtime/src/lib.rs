@@ -17,6 +17,7 @@ mod error;
 mod flow;
 mod interrupts;
 mod look_alikes;
+mod maintenance;
 mod models;
 mod plugins;
 mod runner;
@@ -45,6 +46,9 @@ pub use config::{
 pub use contents::ContentsOptions;
 pub use context::{CallbackContext, InvocationContext, LiveState, ReadonlyContext, ToolContext};
 pub use error::{BuildError, ModelError, Result, RunError, ToolError, error_kind};
+pub use maintenance::{
+    FindRunner, Maintenance, MaintenanceReport, MaintenanceStatus, MaintenanceTask,
+};
 pub use models::{
     IntoModel, LlmRequest, Model, ModelCapabilities, ModelRegistry, ModelSpec, ModelStream,
     OfflineModel, ScriptedModel, ScriptedReply, StreamAggregator,

@@ -149,6 +149,10 @@ pub enum CompactionError {
         /// The limit.
         limit: Duration,
     },
+    /// The session needs a summary, but its runner has no compaction. Configure it as for the run
+    /// that left this work.
+    #[error("the runner has no compaction; set it with `compaction` of the runner builder")]
+    NotConfigured,
     /// The summarizer failed.
     #[error("the summarizer failed: {0}")]
     Failed(#[source] BoxError),

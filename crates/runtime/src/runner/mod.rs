@@ -23,8 +23,8 @@ use std::{
 
 use futures_util::FutureExt as _;
 use retain_core::{
-    ArtifactService, Clock, Content, Ids, MemoryError, MemoryService, Session, SessionError,
-    SessionKey, SessionLog, SessionService, Window,
+    ArtifactService, BoxError, Clock, Content, Ids, MemoryError, MemoryService, Session,
+    SessionError, SessionKey, SessionLog, SessionService, SessionWork, Window,
 };
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
@@ -323,6 +323,16 @@ impl Runner {
             plugin.close().await;
         }
         Ok(self.inner.sessions.flush().await?)
+    }
+
+    /// Does the pending work of a session of this app, as after a run.
+    pub(crate) async fn do_pending_work(&self, pending: &SessionWork) -> Result<(), BoxError> {
+        self.inner.do_pending_work(pending).await
+    }
+
+    /// The session log of the runner.
+    pub(crate) fn session_log(&self) -> &Arc<dyn SessionLog> {
+        &self.inner.log
     }
 
     async fn session_key(&self, user_id: &str, session_id: Option<&str>) -> Result<SessionKey> {

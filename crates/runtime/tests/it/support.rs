@@ -80,8 +80,18 @@ impl LeaseClock {
 
     /// Creates a session service on SQLite.
     pub(crate) async fn sqlite(&self, options: SqliteOptions) -> Arc<dyn SessionService> {
-        let options = options.with_clock(Arc::new(self.clock.clone()));
-        self.wrap(SqliteStore::open(options).await.expect("SQLite opens"))
+        let store = SqliteStore::open(self.options(options)).await;
+        self.wrap(store.expect("SQLite opens"))
+    }
+
+    /// Sets this clock in the options of a SQLite store.
+    pub(crate) fn options(&self, options: SqliteOptions) -> SqliteOptions {
+        options.with_clock(Arc::new(self.test_clock()))
+    }
+
+    /// Returns the clock alone.
+    pub(crate) fn test_clock(&self) -> TestClock {
+        self.clock.clone()
     }
 
     /// Creates a session service of each kind.
@@ -90,7 +100,8 @@ impl LeaseClock {
         vec![("in memory", self.in_memory()), ("sqlite", sqlite)]
     }
 
-    fn wrap<S: TransferStore>(&self, store: S) -> Arc<dyn SessionService> {
+    /// A session service on `store`, whose clock is this one.
+    pub(crate) fn wrap<S: TransferStore>(&self, store: S) -> Arc<dyn SessionService> {
         let service = StoreSessionService::over(WrappedStore::with(store, self.clone()));
         Arc::new(service.with_run_ttl(Self::TTL))
     }

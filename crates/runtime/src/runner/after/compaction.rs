@@ -6,9 +6,13 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use retain_core::{Append, Event, Session, SessionError, SessionKey, Window};
+use retain_core::{
+    Append, Event, PendingWork, Session, SessionError, SessionKey, SessionWork, Window,
+};
+
 use tracing::{Instrument as _, Span};
 
+use super::finished_work;
 use crate::{
     compaction::{
         CompactionError, Compactor, sliding_window_range, summary_event, token_threshold_range,
@@ -27,7 +31,6 @@ const TRIES: usize = 100;
 /// The work on one session. If the task is dropped, waiters no longer wait for it.
 struct CompactionTask {
     inner: Arc<Inner>,
-    compactor: Arc<Compactor>,
     key: SessionKey,
     is_done: bool,
 }
@@ -49,15 +52,11 @@ impl Inner {
         session: Option<Session>,
         run: &Span,
     ) {
-        let Some(compactor) = &self.compactor else {
-            return;
-        };
-        if !self.after_runs.begin(key) {
+        if self.compactor.is_none() || !self.after_runs.begin(key) {
             return;
         }
         let task = CompactionTask {
             inner: Arc::clone(self),
-            compactor: Arc::clone(compactor),
             key: key.clone(),
             is_done: false,
         };
@@ -67,12 +66,27 @@ impl Inner {
             Err(error) => tracing::warn!(?error, "failed to summarize a session"),
         }
     }
+
+    /// Summarizes the session if a summary is due, and records that this is done.
+    pub(crate) async fn compact(&self, key: &SessionKey, session: Option<Session>) -> Result<()> {
+        let compactor = self.compactor.as_deref();
+        let compactor = compactor.ok_or(CompactionError::NotConfigured)?;
+        let compaction = Compaction {
+            inner: self,
+            compactor,
+            key,
+        };
+        if let Some(done) = compaction.run(session).await? {
+            self.finish_work(&done).await;
+        }
+        Ok(())
+    }
 }
 
 impl CompactionTask {
     async fn run(mut self, mut session: Option<Session>) {
         loop {
-            if let Err(error) = self.compact(session.take()).await {
+            if let Err(error) = self.inner.compact(&self.key, session.take()).await {
                 let session = &self.key;
                 tracing::warn!(kind = error_kind(&error), "failed to summarize a session");
                 tracing::debug!(?session, error = ?error.to_string(), "failed to summarize a \
@@ -85,33 +99,48 @@ impl CompactionTask {
             }
         }
     }
+}
 
-    async fn compact(&self, session: Option<Session>) -> Result<()> {
+/// The compaction of one session.
+struct Compaction<'a> {
+    inner: &'a Inner,
+    compactor: &'a Compactor,
+    key: &'a SessionKey,
+}
+
+impl Compaction<'_> {
+    /// Returns the finished work; `None` if the session no longer exists, or if other writers
+    /// prevented the append of the summary.
+    async fn run(&self, session: Option<Session>) -> Result<Option<SessionWork>> {
+        let done = |session: &Session| Ok(Some(finished_work(session, PendingWork::COMPACTION)));
         let mut session = match session {
-            Some(session) if self.range(&session).is_none() => return Ok(()),
+            Some(session) if self.range(&session).is_none() => return done(&session),
             // The session at the end of the run lacks events that other writers have appended.
             Some(mut session) => {
                 self.inner.log.refresh(&mut session).await?;
                 session
             }
-            None => self.inner.read_session(&self.key, Window::ALL).await?,
+            None => match self.inner.log.read(self.key, Window::ALL).await? {
+                Some(session) => session,
+                None => return Ok(None),
+            },
         };
         let Some((trigger, range)) = self.range(&session) else {
-            return Ok(());
+            return done(&session);
         };
-        let compactor = &self.compactor;
+        let compactor = self.compactor;
         let span = telemetry::compaction(&self.key.id, trigger, compactor, range.len());
         let summary = compactor.summarize(&range).instrument(span.clone()).await;
         if let Err(error) = &summary {
             telemetry::mark_failed(&span, &error_kind(error));
         }
         let Some(summary) = summary? else {
-            return Ok(());
+            return done(&session);
         };
         let seen = session.events.len();
         let inner = &self.inner;
         let Some(event) = summary_event(&range, summary, &*inner.clock, &*inner.ids) else {
-            return Ok(());
+            return done(&session);
         };
         telemetry::record_compaction(&span, &event);
         drop(span);
@@ -119,25 +148,26 @@ impl CompactionTask {
         for _ in 0..TRIES {
             self.inner.log.refresh(&mut session).await?;
             if !is_still_valid(&session, seen, &range, &event) {
-                let session = &self.key;
+                let key = self.key;
                 tracing::debug!(
-                    ?session,
+                    session = ?key,
                     "discarded a summary: the session changed in the meantime"
                 );
-                return Ok(());
+                return done(&session);
             }
             let append = Append::from(event.clone()).expecting(session.position);
-            match self.inner.log.append(&self.key, append).await {
+            match self.inner.log.append(self.key, append).await {
                 Err(SessionError::Conflict { .. }) => {}
-                appended => return Ok(appended.map(drop)?),
+                Ok(_) => return done(&session),
+                Err(error) => return Err(error.into()),
             }
         }
-        let session = &self.key;
+        let session = self.key;
         tracing::debug!(
             ?session,
             "discarded a summary: other writers kept appending to the session"
         );
-        Ok(())
+        Ok(None)
     }
 
     /// Returns the events to summarize, and the trigger. The token threshold takes precedence over

@@ -1,4 +1,4 @@
-//! Ingests a session into memory after a run, in the background.
+//! Ingests a session into memory after a run, in the background, or later if a process has crashed.
 //!
 //! The caller has already received the end of its run. The memory skips events that it has
 //! ingested, so the session's next run also ingests events that were not ingested because of a
@@ -7,10 +7,12 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
-use retain_core::{MemoryError, MemoryService, Session, SessionKey, Window};
+use retain_core::{
+    MemoryError, MemoryService, PendingWork, Session, SessionKey, SessionWork, Window,
+};
 use tokio::{sync::Semaphore, time::timeout};
 
-use super::AfterRuns;
+use super::{AfterRuns, finished_work};
 use crate::{error::error_kind, plugins::panic_text, runner::Inner};
 
 type Result<T> = std::result::Result<T, MemoryError>;
@@ -42,7 +44,6 @@ impl Default for Ingests {
 /// The work on one session. If the task is dropped, waiters no longer wait for it.
 struct IngestTask {
     inner: Arc<Inner>,
-    memory: Arc<dyn MemoryService>,
     key: SessionKey,
     is_done: bool,
 }
@@ -59,15 +60,11 @@ impl Inner {
     /// Starts a task that ingests the session, if the runner ingests runs. `session` is the
     /// session at the end of the run, if the run had loaded all of it.
     pub(crate) fn start_ingestion(self: &Arc<Self>, key: &SessionKey, session: Option<Session>) {
-        let Some(memory) = self.memory.as_ref().filter(|_| self.ingests_turns) else {
-            return;
-        };
-        if !self.ingests.after_runs.begin(key) {
+        if !self.ingests_turns || !self.ingests.after_runs.begin(key) {
             return;
         }
         let ingest = IngestTask {
             inner: Arc::clone(self),
-            memory: Arc::clone(memory),
             key: key.clone(),
             is_done: false,
         };
@@ -77,12 +74,26 @@ impl Inner {
             Err(error) => ingest.record_failure(MemoryError::backend(error)),
         }
     }
+
+    /// Ingests the session and records that this is done, unless the session was deleted.
+    pub(crate) async fn ingest(&self, key: &SessionKey, session: Option<Session>) -> Result<()> {
+        let memory = self.memory.as_deref().ok_or(MemoryError::NoService)?;
+        let ingestion = Ingestion {
+            inner: self,
+            memory,
+            key,
+        };
+        if let Some(done) = ingestion.run(session).await? {
+            self.finish_work(&done).await;
+        }
+        Ok(())
+    }
 }
 
 impl IngestTask {
     async fn run(mut self, mut session: Option<Session>) {
         loop {
-            if let Err(error) = self.ingest_session(session.take()).await {
+            if let Err(error) = self.inner.ingest(&self.key, session.take()).await {
                 self.record_failure(error);
             }
             // Another run may have ended meanwhile; its events are in the log.
@@ -93,7 +104,7 @@ impl IngestTask {
         }
     }
 
-    /// Logs and records that a session was not ingested.
+    /// Logs and records that a session was not ingested. Its work stays pending.
     fn record_failure(&self, error: MemoryError) {
         let session = &self.key;
         tracing::warn!(kind = error_kind(&error), "failed to ingest a session");
@@ -103,9 +114,19 @@ impl IngestTask {
             .after_runs
             .record_failure(&self.key, error);
     }
+}
 
-    /// Waits for a permit, then ingests the session within the time limit.
-    async fn ingest_session(&self, mut session: Option<Session>) -> Result<()> {
+/// The ingestion of one session.
+struct Ingestion<'a> {
+    inner: &'a Inner,
+    memory: &'a dyn MemoryService,
+    key: &'a SessionKey,
+}
+
+impl Ingestion<'_> {
+    /// Waits for a permit, then ingests the session within the time limit. Returns the finished
+    /// work; `None` if the session no longer exists.
+    async fn run(&self, mut session: Option<Session>) -> Result<Option<SessionWork>> {
         let permits = &self.inner.ingests.permits;
         let permit = match permits.try_acquire() {
             Ok(permit) => Ok(permit),
@@ -121,7 +142,7 @@ impl IngestTask {
     }
 
     /// Ingests the session. Retries transient failures.
-    async fn ingest_with_retries(&self, session: Option<Session>) -> Result<()> {
+    async fn ingest_with_retries(&self, session: Option<Session>) -> Result<Option<SessionWork>> {
         for pause in PAUSES {
             match self.ingest_once(session.clone()).await {
                 Err(MemoryError::Backend(_)) => tokio::time::sleep(pause).await,
@@ -132,7 +153,7 @@ impl IngestTask {
     }
 
     /// Makes one attempt. Converts a panic of the memory service to an error.
-    async fn ingest_once(&self, session: Option<Session>) -> Result<()> {
+    async fn ingest_once(&self, session: Option<Session>) -> Result<Option<SessionWork>> {
         let add = AssertUnwindSafe(self.add_to_memory(session))
             .catch_unwind()
             .await;
@@ -143,19 +164,17 @@ impl IngestTask {
     }
 
     /// Adds the session to memory, unless it was deleted, for example because its user was erased.
-    async fn add_to_memory(&self, session: Option<Session>) -> Result<()> {
+    async fn add_to_memory(&self, session: Option<Session>) -> Result<Option<SessionWork>> {
         let window = match &session {
             Some(_) => Window::NONE,
             None => Window::ALL,
         };
-        let stored = self.inner.log.read(&self.key, window).await;
-        let stored = stored.map_err(MemoryError::backend)?;
-        match stored {
-            Some(stored) => {
-                let session = session.unwrap_or(stored);
-                self.memory.add_session_to_memory(&session).await
-            }
-            None => Ok(()),
-        }
+        let stored = self.inner.log.read(self.key, window).await;
+        let Some(stored) = stored.map_err(MemoryError::backend)? else {
+            return Ok(None);
+        };
+        let session = session.unwrap_or(stored);
+        self.memory.add_session_to_memory(&session).await?;
+        Ok(Some(finished_work(&session, PendingWork::INGESTION)))
     }
 }

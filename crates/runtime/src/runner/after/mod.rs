@@ -1,4 +1,7 @@
-//! The end of a run, and the background tasks for its session afterwards.
+//! The end of a run, and the work that must follow it.
+//!
+//! The appends of a run record this work in the session. A background task does it after the run;
+//! if the process dies before, [`Maintenance`](crate::Maintenance) does it.
 
 pub(crate) mod abort;
 mod compaction;
@@ -10,12 +13,68 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use retain_core::SessionKey;
+use retain_core::{BoxError, PendingWork, Session, SessionKey, SessionWork};
 use tokio::sync::Notify;
+
+use super::Inner;
+use crate::error::error_kind;
 
 /// The maximum number of recorded failures. They need a limit, because a program might never read
 /// them.
 const FAILURES_MAX: usize = 100;
+
+impl Inner {
+    /// The work that must follow each run.
+    pub(crate) fn work_after_runs(&self) -> PendingWork {
+        let mut work = PendingWork::NONE;
+        if self.ingests_turns {
+            work |= PendingWork::INGESTION;
+        }
+        if self.compactor.is_some() {
+            work |= PendingWork::COMPACTION;
+        }
+        work
+    }
+
+    /// Does pending work that a store has recorded.
+    pub(crate) async fn do_pending_work(&self, pending: &SessionWork) -> Result<(), BoxError> {
+        let work = pending.work;
+        if work.contains(PendingWork::INGESTION) {
+            self.ingest(&pending.key, None).await?;
+        }
+        if work.contains(PendingWork::COMPACTION) {
+            self.compact(&pending.key, None).await?;
+        }
+        let unknown = work.without(PendingWork::INGESTION | PendingWork::COMPACTION);
+        if !unknown.is_empty() {
+            return Err(format!("unknown work {unknown:?}; use a newer version").into());
+        }
+        Ok(())
+    }
+
+    /// Records that work is finished. If that fails, the work is done once more, which changes
+    /// nothing.
+    pub(crate) async fn finish_work(&self, done: &SessionWork) {
+        let Ok(store) = self.log.maintenance() else {
+            return;
+        };
+        if let Err(error) = store.finish_work(done).await {
+            tracing::warn!(kind = error_kind(&error), "failed to record finished work");
+            let (session, error) = (&done.key, error.to_string());
+            tracing::debug!(?session, ?error, "failed to record finished work");
+        }
+    }
+}
+
+/// Work that is finished for all events of `session`.
+fn finished_work(session: &Session, work: PendingWork) -> SessionWork {
+    SessionWork {
+        key: session.key(),
+        incarnation: session.incarnation,
+        position: session.position,
+        work,
+    }
+}
 
 /// The sessions that a background task handles after a run.
 #[derive(Debug)]

@@ -197,6 +197,7 @@ impl Inner {
     ) -> Result<StartedRun> {
         let append =
             Append::from(message.events.clone()).beginning_run(request.config.run_options.clone());
+        let append = append.followed_by(self.work_after_runs());
         let appended = match self.log.append(key, append.clone()).await {
             Err(SessionError::NotFound { .. }) if self.auto_create_session => {
                 self.create(key).await?;

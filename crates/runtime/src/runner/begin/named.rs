@@ -104,7 +104,7 @@ impl Inner {
             let metadata = first.response.custom_metadata.get_or_insert_default();
             metadata.insert(DIGEST, Json::from(message::digest(original)));
         }
-        let append = Append::from(message.events);
+        let append = Append::from(message.events).followed_by(self.work_after_runs());
         let append = match token {
             Some(token) => append.within_run(token),
             None => append,

@@ -234,6 +234,7 @@ impl Driver {
             true => None,
             false => Some(Box::pin(self.run_until_stopped(&mut emitted, &stop)).await),
         };
+        let has_run = ended.is_some();
         let result = match ended {
             None => Ok(()),
             Some(AgentEnd::Done(Ok(()))) => {
@@ -267,13 +268,21 @@ impl Driver {
             self.ctx.take_failed_agent(),
             self.ctx.take_agents_awaiting_after(),
         ));
-        if is_complete && result.is_ok() {
-            let whole = (!self.is_windowed).then(|| self.session.snapshot());
-            let key = &self.ctx.shared.key;
-            self.inner.start_ingestion(key, whole.clone());
-            self.inner.start_compaction(key, whole, &span);
+        if has_run {
+            self.start_work(is_complete && result.is_ok(), &span);
         }
         self.send(StreamItem::End(result));
+    }
+
+    /// Starts the work that must follow the run. As in ADK, a summary follows a complete run; after
+    /// another one it stays pending.
+    fn start_work(&self, is_complete: bool, span: &Span) {
+        let whole = (!self.is_windowed).then(|| self.session.snapshot());
+        let key = &self.ctx.shared.key;
+        self.inner.start_ingestion(key, whole.clone());
+        if is_complete {
+            self.inner.start_compaction(key, whole, span);
+        }
     }
 
     /// Runs the agent until it is done or stopped.

@@ -103,7 +103,7 @@ impl Driver {
         if event.is_partial() {
             return Ok(event);
         }
-        let append = Append::from(*event);
+        let append = Append::from(*event).followed_by(self.inner.work_after_runs());
         let append = match (&self.lease, last) {
             (Some(lease), true) => append.ending_run(lease.token),
             (Some(lease), false) => append.within_run(lease.token),
