@@ -14,7 +14,8 @@ use std::ffi::OsStr;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use commands::{
-    append, backup, check, demo, erase, export, import, keys, memory, migrate, serve, upgrade,
+    append, backup, check, demo, erase, export, import, keys, memory, migrate, serve, sweep,
+    upgrade,
 };
 use output::note;
 
@@ -50,6 +51,8 @@ enum Command {
     Migrate(migrate::Migrate),
     /// Erase all data of a user irrecoverably.
     Erase(erase::Erase),
+    /// Delete expired sessions with their artifacts and memories, and expired memories.
+    Sweep(sweep::Sweep),
     /// List, search, add and forget a user's memories.
     Memory(memory::Memory),
 }
@@ -109,6 +112,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Upgrade(upgrade) => upgrade.run().await,
         Command::Migrate(migrate) => migrate.run().await,
         Command::Erase(erase) => erase.run().await,
+        Command::Sweep(sweep) => sweep.run().await,
         Command::Memory(memory) => memory.run().await,
     }
 }

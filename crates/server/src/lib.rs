@@ -13,6 +13,7 @@ mod apps;
 mod conformance;
 mod failures;
 mod guard;
+mod maintenance;
 mod metrics;
 mod ops;
 mod routes;

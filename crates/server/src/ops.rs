@@ -53,7 +53,7 @@ async fn metrics(
     State(server): State<Shared>,
     Extension(guards): Extension<Arc<Guards>>,
 ) -> impl IntoResponse {
-    let runs = server.apps.runs();
+    let (runs, maintenance) = (server.apps.runs(), &server.maintenance_status);
     let text = guards.metrics.text(&[
         (
             "retain_runs_total",
@@ -72,6 +72,42 @@ async fn metrics(
             "counter",
             "Events stored and acknowledged.",
             server.services.sessions.appended_events(),
+        ),
+        (
+            "retain_pending_sessions",
+            "gauge",
+            "Sessions with work that must still follow their runs, such as ingestion.",
+            maintenance.pending_sessions(),
+        ),
+        (
+            "retain_pending_oldest_seconds",
+            "gauge",
+            "Time since the last write to the session whose work has waited the longest.",
+            maintenance.oldest_pending().as_secs(),
+        ),
+        (
+            "retain_pending_failed_sessions",
+            "gauge",
+            "Sessions whose pending work has failed and waits for its next attempt.",
+            maintenance.failed_sessions(),
+        ),
+        (
+            "retain_sweeps_total",
+            "counter",
+            "Sweeps by this process.",
+            maintenance.runs(),
+        ),
+        (
+            "retain_pending_finished_total",
+            "counter",
+            "Sessions whose pending work a sweep of this process has finished.",
+            maintenance.finished_sessions(),
+        ),
+        (
+            "retain_expired_sessions_deleted_total",
+            "counter",
+            "Expired sessions that this process has deleted.",
+            maintenance.swept_sessions(),
         ),
     ]);
     let content_type = "text/plain; version=0.0.4; charset=utf-8";

@@ -47,6 +47,7 @@ pub async fn serve_guarded(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let router = server.guarded_router(&guards);
+    let maintenance = server.start_maintenance();
     let mut connections = JoinSet::new();
     accept_until(stop, &listener, &router, &guards, &mut connections).await;
     drop(listener);
@@ -60,6 +61,7 @@ pub async fn serve_guarded(
         let _ = timeout(LAST_FRAME_TIMEOUT, ended).await;
         connections.shutdown().await;
     }
+    drop(maintenance);
     server.apps.close(RECORD_TIMEOUT).await;
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The state that all requests share: the services and the apps.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -9,6 +9,7 @@ use axum::{
 };
 use retain_core::{ArtifactService, MemoryService, SessionLog, SessionService};
 use retain_memory::LongTermMemory;
+use retain_runtime::MaintenanceStatus;
 
 use crate::{
     adk, api,
@@ -17,6 +18,9 @@ use crate::{
     ops,
     routes::{RouteInfo, Routes},
 };
+
+/// How often a server does its maintenance by default.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The services behind the server.
 #[derive(Debug, Clone)]
@@ -67,6 +71,9 @@ pub struct Server {
     pub services: Services,
     /// The apps, each with an agent.
     pub apps: Apps,
+    /// What is known about the maintenance, for metrics.
+    pub(crate) maintenance_status: Arc<MaintenanceStatus>,
+    pub(crate) sweep_interval: Duration,
 }
 
 /// The state that axum passes to handlers.
@@ -75,7 +82,19 @@ pub(crate) type Shared = Arc<Server>;
 impl Server {
     /// Creates a server of these apps.
     pub fn new(services: Services, apps: Apps) -> Server {
-        Server { services, apps }
+        Server {
+            services,
+            apps,
+            maintenance_status: Arc::default(),
+            sweep_interval: SWEEP_INTERVAL,
+        }
+    }
+
+    /// Sets how often the server does [`maintenance`](Server::maintenance); zero disables it. The
+    /// default is one minute.
+    pub fn with_sweep_interval(mut self, interval: Duration) -> Server {
+        self.sweep_interval = interval;
+        self
     }
 
     /// Returns all routes, without API keys and with default limits.

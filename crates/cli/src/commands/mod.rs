@@ -14,6 +14,7 @@ pub(crate) mod memory;
 pub(crate) mod migrate;
 pub(crate) mod serve;
 mod services;
+pub(crate) mod sweep;
 pub(crate) mod upgrade;
 
 use clap::Args;

@@ -12,7 +12,7 @@ use percent_encoding::percent_decode_str;
 use retain::server::Services;
 use retain::{
     InMemoryMemoryService, InMemorySessionService, SessionLog,
-    artifact::{FileArtifactService, InMemoryArtifactService},
+    artifact::{ExpiringArtifacts, FileArtifactService, InMemoryArtifactService},
     memory::Embedder,
     store::{
         Clock, FileArtifactStore, InMemoryKeyStore, InMemoryMemoryStore, KeyStore, MigrationSide,
@@ -195,7 +195,20 @@ impl ServiceSet {
             let opened = set.replace_artifacts(artifacts, mode).await;
             opened.context("cannot open --artifact-service-uri")?;
         }
+        set.hide_expired_artifacts();
         Ok(set)
+    }
+
+    /// Hides the artifacts of expired sessions, unless the database of both does.
+    fn hide_expired_artifacts(&mut self) {
+        let is_one_database = self.addresses.artifacts == self.addresses.sessions;
+        if is_one_database && self.addresses.sessions != IN_MEMORY_URI {
+            return;
+        }
+        let services = &mut self.services;
+        let (artifacts, sessions) = (&services.artifacts, &services.sessions);
+        let hiding = ExpiringArtifacts::new(Arc::clone(artifacts), Arc::clone(sessions));
+        services.artifacts = Arc::new(hiding);
     }
 
     /// Whether a valid API key exists.

@@ -27,6 +27,7 @@ mod power_simulation;
 mod program;
 mod replicas;
 mod serve;
+mod sweep;
 mod upgrade;
 
 /// Returns the seed of a random test: `RETAIN_SEED`, or else `default`.

@@ -93,7 +93,8 @@ impl Serve {
             Err(error) if is_closed_pipe(&error) => {}
             printed => printed?,
         }
-        let server = Arc::new(Server::new(services.services, apps));
+        let server = Server::new(services.services, apps);
+        let server = Arc::new(server.with_sweep_interval(settings.sweep_interval));
         let served = serve_guarded(server, listener, guards, stop).await;
         // Send the spans of the last runs, even after a failure.
         exports.shutdown().await;

@@ -179,6 +179,16 @@ pub(super) struct PartialSettings {
     )]
     #[serde(alias = "shutdown_grace")]
     shutdown_grace: Option<f64>,
+    /// Seconds between two sweeps, which finish the work of crashed runs and delete expired sessions
+    /// and memories; 0 disables them [default: 60]
+    #[arg(
+        long,
+        alias = "sweep_interval",
+        env = "RETAIN_SWEEP_INTERVAL",
+        value_name = "SECONDS"
+    )]
+    #[serde(alias = "sweep_interval")]
+    sweep_interval: Option<f64>,
     /// Maximum size of a request body in bytes [default: 33554432]
     #[arg(
         long,
@@ -340,6 +350,7 @@ pub(super) struct Settings {
     pub(super) ingest_after_turns: bool,
     pub(super) api_key: Option<String>,
     pub(super) limits: ServerLimits,
+    pub(super) sweep_interval: Duration,
     pub(super) max_runs: usize,
     pub(super) max_runs_per_user: usize,
     pub(super) max_llm_calls: Option<LlmCallLimit>,
@@ -355,6 +366,11 @@ impl Settings {
         let verbose = given.verbose;
         let given = given.with_fallback(read(file)?);
         let limits = given.limits()?;
+        let sweep_interval = seconds(
+            "--sweep-interval",
+            given.sweep_interval,
+            Duration::from_secs(60),
+        )?;
         let api_key = given.api_key;
         if api_key.as_deref().is_some_and(|key| key.len() < 16) {
             anyhow::bail!("--api-key is too short: use at least 16 characters");
@@ -382,6 +398,7 @@ impl Settings {
             ingest_after_turns: given.ingest_after_turns.unwrap_or(false),
             api_key,
             limits,
+            sweep_interval,
             max_runs: given.max_runs.unwrap_or(1024),
             max_runs_per_user: given.max_runs_per_user.unwrap_or(8),
             max_llm_calls: given.max_llm_calls.map(LlmCallLimit::new),
@@ -393,6 +410,15 @@ impl Settings {
                 log_level
             },
         })
+    }
+}
+
+/// Converts a setting in seconds to a duration.
+fn seconds(name: &str, given: Option<f64>, default: Duration) -> anyhow::Result<Duration> {
+    match given {
+        None => Ok(default),
+        Some(given) => Duration::try_from_secs_f64(given)
+            .with_context(|| format!("{name} must be a number of seconds, found {given}")),
     }
 }
 
@@ -408,7 +434,7 @@ impl PartialSettings {
         first_or_second!(
             self, file: agents_dir, default_app, model, models, host, port, session_service_uri, memory_service_uri,
             embedder, artifact_service_uri, ui_dir, allow_origins, conformance, reload_agents,
-            auto_create_session, resumable, ingest_after_turns, api_key, shutdown_grace, max_body_bytes,
+            auto_create_session, resumable, ingest_after_turns, api_key, shutdown_grace, sweep_interval, max_body_bytes,
             max_header_bytes, header_timeout, body_timeout, write_timeout, max_connections,
             max_runs, max_runs_per_user, max_llm_calls, requests_per_key, max_streams_per_key, max_streams_per_user,
             capture_message_content, log_format, log_level,
@@ -417,11 +443,6 @@ impl PartialSettings {
 
     fn limits(&self) -> anyhow::Result<ServerLimits> {
         let default = ServerLimits::default();
-        let seconds = |name: &str, given: Option<f64>, default: Duration| match given {
-            None => Ok(default),
-            Some(given) => Duration::try_from_secs_f64(given)
-                .with_context(|| format!("{name} must be a number of seconds, found {given}")),
-        };
         let requests_per_key = self.requests_per_key.unwrap_or(default.requests_per_key);
         if !(requests_per_key > 0.0 && requests_per_key.is_finite()) {
             anyhow::bail!(
@@ -551,7 +572,7 @@ mod tests {
     }
 
     /// Every setting with a value for the option and another value for the line of a file.
-    const SETTINGS: [(&str, &str, &str); 31] = [
+    const SETTINGS: [(&str, &str, &str); 32] = [
         ("--default-app", "a", "\"b\""),
         ("--model", "a", "\"b\""),
         ("--host", "127.0.0.2", "\"127.0.0.3\""),
@@ -570,6 +591,7 @@ mod tests {
         ("--api-key", "aaaaaaaaaaaaaaaa", "\"bbbbbbbbbbbbbbbb\""),
         ("--max-llm-calls", "1", "2"),
         ("--shutdown-grace", "1.5", "2.5"),
+        ("--sweep-interval", "1.5", "0"),
         ("--max-body-bytes", "1", "2"),
         ("--max-header-bytes", "1", "2"),
         ("--header-timeout", "1", "2.0"),
@@ -649,6 +671,7 @@ mod tests {
         assert_refused(&[], "prot = 1", "prot");
         assert_refused(&[], "port = \"x\"", "port");
         assert_refused(&["--shutdown-grace=-1"], "", "--shutdown-grace");
+        assert_refused(&["--sweep-interval=-1"], "", "--sweep-interval");
         assert_refused(&["--requests-per-key", "0"], "", "--requests-per-key");
         assert_refused(&["--api-key", "short"], "", "16 characters");
         for file in [
