@@ -98,9 +98,9 @@ impl Maintenance {
         let mut done = stream::iter(done).buffer_unordered(CONCURRENT);
         while let Some((work, done)) = done.next().await {
             match done {
-                Ok(()) => {
+                Ok(is_done) => {
                     self.failures().remove(&work.incarnation);
-                    report.finished += 1;
+                    report.finished += u64::from(is_done);
                 }
                 Err(error) => self.record_failure(work, error, report),
             }

@@ -325,8 +325,9 @@ impl Runner {
         Ok(self.inner.sessions.flush().await?)
     }
 
-    /// Does the pending work of a session of this app, as after a run.
-    pub(crate) async fn do_pending_work(&self, pending: &SessionWork) -> Result<(), BoxError> {
+    /// Does the pending work of a session of this app, as after a run. Returns false if a background
+    /// task of this runner is doing some of it.
+    pub(crate) async fn do_pending_work(&self, pending: &SessionWork) -> Result<bool, BoxError> {
         self.inner.do_pending_work(pending).await
     }
 

@@ -1,7 +1,6 @@
 //! Work that must follow runs is finished after a crash, once, and expired data is deleted.
 
 use std::{
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -35,7 +34,7 @@ use crate::support::{APP, LeaseClock, SESSION, USER, call, runner, stored};
 
 /// A database that several "processes" open one after another.
 enum Database {
-    Sqlite(PathBuf),
+    Sqlite(tempfile::TempDir),
     Postgres(TestDatabase),
 }
 
@@ -62,10 +61,7 @@ impl Services {
 
 impl Database {
     async fn all() -> Vec<Database> {
-        let folder = scratch::folder();
-        let mut all = vec![Database::Sqlite(folder.path().join("s.db"))];
-        // The folder is removed with the scratch space.
-        std::mem::forget(folder);
+        let mut all = vec![Database::Sqlite(scratch::folder())];
         if is_there() {
             all.push(Database::Postgres(TestDatabase::new().await));
         }
@@ -74,10 +70,12 @@ impl Database {
 
     async fn open(&self, clock: &LeaseClock) -> Services {
         match self {
-            Database::Sqlite(path) => {
-                let store = SqliteStore::open(clock.options(SqliteOptions::file(path)))
-                    .await
-                    .unwrap();
+            Database::Sqlite(folder) => {
+                let store = SqliteStore::open(
+                    clock.options(SqliteOptions::file(folder.path().join("s.db"))),
+                )
+                .await
+                .unwrap();
                 let memory = Arc::new(StoreMemoryService::over(store.memory()));
                 Services {
                     sessions: clock.wrap(store),
@@ -262,7 +260,8 @@ async fn run_without_a_crash_leaves_no_pending_work() {
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_and_cancelled_runs_are_ingested_too() {
     let clock = LeaseClock::default();
-    let services = Database::all().await.remove(0).open(&clock).await;
+    let databases = Database::all().await;
+    let services = databases[0].open(&clock).await;
     let model = ScriptedModel::new("m").reply(retain_runtime::ModelError::new("out of service"));
     let agent = LlmAgent::builder("worker").model(model).build().unwrap();
     let runner = runner(&services.sessions, agent)
@@ -280,6 +279,33 @@ async fn failed_and_cancelled_runs_are_ingested_too() {
     let log = services.log();
     let pending = log.maintenance().unwrap().pending_work(0, 10).await;
     assert_eq!(pending.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_that_a_task_of_the_runner_is_doing_is_left_to_it() {
+    let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
+    let entries = retain_stores::InMemoryMemoryStore::default();
+    let memory = Arc::new(HangingMemory {
+        memory: Arc::new(StoreMemoryService::over(entries)),
+        hang: Hang::BeforeIngestion,
+        reached: Semaphore::new(0),
+    });
+    let runner = runner(&sessions, worker())
+        .memory_service(Arc::clone(&memory) as _)
+        .ingest_after_turns(true)
+        .build()
+        .unwrap();
+    let run = runner
+        .run(USER, Some(SESSION), "Please work.")
+        .await
+        .unwrap();
+    run.collect_events().await.unwrap();
+    memory.reached.acquire().await.unwrap().forget();
+    let maintenance = Maintenance::for_runner(&runner);
+    let report = maintenance.run_once().await.unwrap();
+    assert_eq!((report.finished, report.failures.len()), (0, 0));
+    assert_eq!(maintenance.status().pending_sessions(), 1);
+    assert_eq!(memory.reached.available_permits(), 0);
 }
 
 /// A memory service that fails a number of times and counts its calls.

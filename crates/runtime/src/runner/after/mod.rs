@@ -36,20 +36,28 @@ impl Inner {
         work
     }
 
-    /// Does pending work that a store has recorded.
-    pub(crate) async fn do_pending_work(&self, pending: &SessionWork) -> Result<(), BoxError> {
-        let work = pending.work;
+    /// Does pending work that a store has recorded. Returns false if a background task of this
+    /// runner is doing some of it.
+    pub(crate) async fn do_pending_work(&self, pending: &SessionWork) -> Result<bool, BoxError> {
+        let (work, key) = (pending.work, &pending.key);
+        let mut is_done = true;
         if work.contains(PendingWork::INGESTION) {
-            self.ingest(&pending.key, None).await?;
+            match self.ingests.after_runs.is_active(key) {
+                true => is_done = false,
+                false => self.ingest(key, None).await?,
+            }
         }
         if work.contains(PendingWork::COMPACTION) {
-            self.compact(&pending.key, None).await?;
+            match self.after_runs.is_active(key) {
+                true => is_done = false,
+                false => self.compact(key, None).await?,
+            }
         }
         let unknown = work.without(PendingWork::INGESTION | PendingWork::COMPACTION);
         if !unknown.is_empty() {
             return Err(format!("unknown work {unknown:?}; use a newer version").into());
         }
-        Ok(())
+        Ok(is_done)
     }
 
     /// Records that work is finished. If that fails, the work is done once more, which changes
@@ -122,6 +130,11 @@ impl<E> AfterRuns<E> {
             self.done.notify_waiters();
         }
         again
+    }
+
+    /// Whether a task handles the session.
+    pub(crate) fn is_active(&self, key: &SessionKey) -> bool {
+        self.lock().contains_key(key)
     }
 
     /// Records a failure.
