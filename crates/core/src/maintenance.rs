@@ -142,6 +142,7 @@ pub struct ExpiredSession {
 
 /// What a deletion of expired sessions has deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExpiryReceipt {
     /// Number of sessions.
     pub sessions: u64,

@@ -378,8 +378,8 @@ impl Append {
         self
     }
 
-    /// Records in the same write that `work` must follow the events. Whoever does the work calls
-    /// [`MaintenanceStore::finish_work`].
+    /// Records in the same write that `work` must follow the events. The process that does the work
+    /// then calls [`MaintenanceStore::finish_work`].
     pub fn followed_by(mut self, work: PendingWork) -> Append {
         self.pending_work = work;
         self

@@ -126,10 +126,8 @@ impl MaintenanceStore for JournalStore {
                 Change::Delete { key }
             });
             let deletes: Vec<Change> = deletes.collect();
-            let receipt = ExpiryReceipt {
-                sessions: deletes.len() as u64,
-                artifacts: 0,
-            };
+            let mut receipt = ExpiryReceipt::default();
+            receipt.sessions = deletes.len() as u64;
             transaction.commit(deletes)?;
             Ok(receipt)
         })?;

@@ -101,8 +101,8 @@ macro_rules! by_address {
 }
 
 /// SQL that is true unless the session $3 of the user $2 in the app $1 has expired at the time
-/// `$now`, or if that is null, by the clock of the database. No session is called '', which stands
-/// for the user's own artifacts.
+/// `$now`, or if that is null, by the clock of the database. The user's own artifacts have
+/// the session '', and no session has this id.
 macro_rules! is_not_expired {
     ($now:literal) => {
         concat!(

@@ -58,7 +58,7 @@ impl SqliteStore {
 }
 
 /// SQL that is true unless the session ?3 of the user ?2 in the app ?1 has expired at the time
-/// `$now`. No session is called '', which stands for the user's own artifacts.
+/// `$now`. The user's own artifacts have the session '', and no session has this id.
 macro_rules! is_not_expired {
     ($now:literal) => {
         concat!(

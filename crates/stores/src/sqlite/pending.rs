@@ -1,4 +1,7 @@
 //! Finds sessions with work that must follow their runs, and records that it is finished.
+//!
+//! A search reads the whole table of sessions, which takes 21 ms for 300,000 of them. An index would
+//! slow down every append.
 
 use std::time::Duration;
 
