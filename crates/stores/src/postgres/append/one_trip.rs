@@ -6,9 +6,9 @@
 use std::collections::HashSet;
 
 use retain_core::{AppendOutcome, Batch, Json, Lease, LeaseUse, Result, SessionKey};
-use tokio_postgres::error::SqlState;
+use tokio_postgres::{Error, Row, error::SqlState};
 
-use super::{AppendDecision, AppendPlan, StoredEvents, UnconfirmedAppend, plan};
+use super::{AppendDecision, AppendPlan, EventColumns, StoredEvents, UnconfirmedAppend, plan};
 use crate::{
     postgres::{
         named_sql::NamedSql,
@@ -139,30 +139,16 @@ pub(super) async fn append(
     sql.bind("pending_kinds", &pending_kinds);
     sql.bind("takes_lease", &takes_lease);
     sql.bind("given_ids", &given_ids);
-    sql.bind("event_positions", &events.positions);
-    sql.bind("event_ids", &events.ids);
-    sql.bind("event_invocations", &events.invocations);
-    sql.bind("event_times", &events.times);
-    sql.bind("event_bodies", &events.bodies);
+    bind_events(&mut sql, events);
     let has_keys = !keys.keys.is_empty();
     if has_keys {
-        sql.bind("state_keys", &keys.keys);
-        sql.bind("state_positions", &keys.positions);
-        sql.bind("state_values", &keys.values);
-        sql.bind("new_bytes", &keys.bytes);
-        sql.bind("bytes_max", &bytes_max);
+        bind_keys(&mut sql, &keys, &bytes_max);
     }
     push_text(&mut sql, has_keys);
     let client = database.connection().await?;
     let statement = client.prepare_cached(sql.text()).await?;
     *sent = Some(planned.to_unconfirmed(batch));
-    let written = match client.query_opt(&statement, sql.params()).await {
-        Ok(written) => written,
-        // An event with one of the ids exists. The append in two round trips decides whether this
-        // is a repeated append or a conflict.
-        Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => None,
-        Err(error) => return Err(error.into()),
-    };
+    let written = unless_event_exists(client.query_opt(&statement, sql.params()).await)?;
     *sent = None;
     let Some(written) = written else {
         return Ok(None);
@@ -172,6 +158,31 @@ pub(super) async fn append(
     head.row.lease.until_us = written.try_get(1)?;
     head.row.state_bytes = written.try_get::<_, i64>(2)? as usize;
     Ok(Some((outcome, head)))
+}
+
+fn bind_events<'p>(sql: &mut NamedSql<'p>, events: &'p EventColumns<'_>) {
+    sql.bind("event_positions", &events.positions);
+    sql.bind("event_ids", &events.ids);
+    sql.bind("event_invocations", &events.invocations);
+    sql.bind("event_times", &events.times);
+    sql.bind("event_bodies", &events.bodies);
+}
+
+fn bind_keys<'p>(sql: &mut NamedSql<'p>, keys: &'p KeyColumns<'_>, bytes_max: &'p i64) {
+    sql.bind("state_keys", &keys.keys);
+    sql.bind("state_positions", &keys.positions);
+    sql.bind("state_values", &keys.values);
+    sql.bind("new_bytes", &keys.bytes);
+    sql.bind("bytes_max", bytes_max);
+}
+
+/// Returns no row if an event with one of the ids exists. The append in two round trips then decides
+/// whether this is a repeated append or a conflict.
+fn unless_event_exists(written: Result<Option<Row>, Error>) -> Result<Option<Row>, Error> {
+    match written {
+        Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Ok(None),
+        written => written,
+    }
 }
 
 /// Builds the text of the statement, with or without changes of session state.
