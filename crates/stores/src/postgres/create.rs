@@ -1,13 +1,11 @@
 //! Creates a session, whose initial state is position 0 of its log.
 
-use retain_core::{
-    Json, LimitKind, NewSession, Result, SessionError, SessionKey, check_limit, duration_us,
-};
+use retain_core::{Json, LimitKind, NewSession, Result, SessionKey, check_limit, duration_us};
 use tokio::join;
 use tokio_postgres::{Error, Row};
 
 use super::{
-    delete::{DeleteStatements, delete_sessions},
+    draft::clear_key,
     pool::{Database, Failure, Param, Transaction, if_some, statements},
     rows::{CachedHead, by_key, clock_us, head_columns, signed},
     state::{OwnStateChanges, OwnerKeys, StateStatements},
@@ -177,28 +175,18 @@ async fn decide_create(
     made: &Option<i64>,
 ) -> Result<CreateOutcome, Failure> {
     let (app, user) = (&new.key.app, &new.key.user);
-    let existing = rows.existing.first();
     let mut inserted = rows.inserted;
-    if let Some(row) = existing {
-        let (head, read_us): (CachedHead, i64) = (CachedHead::read(row)?, row.try_get(13)?);
-        if *made == Some(head.row.number) {
+    if !rows.existing.is_empty() {
+        if let Some(head) = clear_key(transaction, &new.key, &rows.existing, *made).await? {
             return Ok(CreateOutcome::Existing(head));
         }
-        if !head.row.is_alive(read_us) {
-            let deletion = DeleteStatements::prepare(transaction).await?;
-            delete_sessions(transaction, &deletion, &[head.row.number]).await?;
-            inserted = insert(transaction, statements, new, bytes, now_us).await?;
-        }
+        inserted = insert(transaction, statements, new, bytes, now_us).await?;
     }
     let Some(row) = inserted.first() else {
         // A concurrent writer, perhaps an earlier attempt of this call, created the session.
-        if existing.is_none() {
-            return Err(Failure::Transient(
-                "another writer created the session concurrently",
-            ));
-        }
-        let key = new.key.clone();
-        return Err(SessionError::AlreadyExists { key }.into());
+        return Err(Failure::Transient(
+            "another writer created the session concurrently",
+        ));
     };
     let head = CachedHead::read(row)?;
     let mut owners = [None, None];
