@@ -42,6 +42,9 @@ pub enum Plan {
         lease: Lease,
         /// The run token to return to the caller.
         token: Option<u64>,
+        /// The time from which the session's TTL now counts, in microseconds. `None` if it does not
+        /// change, because the batch has no new events.
+        touched_us: Option<i64>,
     },
     /// Write only the caller's ticket, if it has one.
     Busy {
@@ -99,11 +102,13 @@ pub fn plan_append(
             if !is_repeat {
                 check_expected(status, batch)?;
             }
+            let touched_us = (!fresh.is_empty()).then_some(status.now_us);
             Ok(Plan::Write {
                 events,
                 fresh,
                 lease,
                 token,
+                touched_us,
             })
         }
         // Every event is in the log already, so losing the lease does not make the append fail.
@@ -112,6 +117,7 @@ pub fn plan_append(
             fresh,
             lease: status.lease,
             token: None,
+            touched_us: None,
         }),
         Admission::Busy { until_us } => Ok(Plan::Busy { until_us }),
         Admission::Lost => Err(lost(status.key, &batch.lease)),

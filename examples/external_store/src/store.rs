@@ -287,6 +287,7 @@ impl SessionStore for JournalStore {
                     fresh,
                     lease,
                     token,
+                    ..
                 } => (events, fresh, lease, token),
                 Plan::Busy { until_us } => {
                     // Another run holds the lease: store nothing but the ticket.

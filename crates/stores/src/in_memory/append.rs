@@ -19,13 +19,14 @@ pub(super) fn append(
         let position = log.ids.get(id).copied();
         Ok(position.map(|position| (position, Arc::clone(&log.events[position as usize - 1]))))
     })?;
-    let (events, fresh, lease, token) = match plan {
+    let (events, fresh, lease, token, touched_us) = match plan {
         Plan::Write {
             events,
             fresh,
             lease,
             token,
-        } => (events, fresh, lease, token),
+            touched_us,
+        } => (events, fresh, lease, token, touched_us),
         Plan::Busy { until_us } => {
             if let LeaseUse::Take { ticket, .. } = &batch.lease
                 && !ticket.is_empty()
@@ -47,13 +48,11 @@ pub(super) fn append(
     }
     log.state_bytes = state_bytes;
     log.lease = lease;
-    // Only new events extend the session's TTL and need work.
-    if !fresh.is_empty() {
-        log.touched_us = now_us;
-        if !batch.pending_work.is_empty() {
-            log.pending_work |= batch.pending_work;
-            log.pending_to = log.position();
-        }
+    log.touched_us = touched_us.unwrap_or(log.touched_us);
+    // Only new events need work.
+    if !fresh.is_empty() && !batch.pending_work.is_empty() {
+        log.pending_work |= batch.pending_work;
+        log.pending_to = log.position();
     }
     if let LeaseUse::Take { ticket, .. } = &batch.lease {
         log.leave_queue(ticket);

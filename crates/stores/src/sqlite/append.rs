@@ -47,14 +47,12 @@ pub(super) fn append(
             fresh,
             lease,
             token,
+            touched_us,
         } => {
             let before = row.state_bytes;
             let mut row = row;
             row.lease = lease;
-            // Only new events extend the session's TTL.
-            if !fresh.is_empty() {
-                row.lifetime.touched_us = now_us;
-            }
+            row.lifetime.touched_us = touched_us.unwrap_or(row.lifetime.touched_us);
             for &index in &fresh {
                 write_event(
                     connection,

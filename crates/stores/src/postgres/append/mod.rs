@@ -121,21 +121,20 @@ fn plan<'a>(
 ) -> Result<AppendDecision<'a>> {
     let status = head.row.status(key, first_ticket, now_us);
     let planned = plan_append(status, batch, |id| Ok(stored.get(id).cloned()))?;
-    let (events, fresh, lease, token) = match planned {
+    let (events, fresh, lease, token, touched_us) = match planned {
         Plan::Busy { until_us } => return Ok(AppendDecision::Busy { until_us }),
         Plan::Write {
             events,
             fresh,
             lease,
             token,
-        } => (events, fresh, lease, token),
+            touched_us,
+        } => (events, fresh, lease, token, touched_us),
     };
     head.row.lease = lease;
     head.revision += 1;
-    // Only new events extend the session's TTL.
-    if !fresh.is_empty() {
-        head.row.lifetime.touched_us = now_us;
-    }
+    let lifetime = &mut head.row.lifetime;
+    lifetime.touched_us = touched_us.unwrap_or(lifetime.touched_us);
     let mut plan = AppendPlan {
         head,
         events: EventColumns::default(),
