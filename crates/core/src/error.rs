@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{json::JsonError, limits::LimitKind, session::SessionKey};
+use crate::{budget::OverBudget, json::JsonError, limits::LimitKind, session::SessionKey};
 
 /// The underlying error of a driver, the file system or a codec.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -155,6 +155,9 @@ pub enum SessionError {
         /// The underlying error.
         source: BoxError,
     },
+    /// The memory limit of the process is reached. Try again later.
+    #[error(transparent)]
+    OverBudget(#[from] OverBudget),
     /// This store or service does not support the operation.
     #[error("{store} does not support {operation}")]
     Unsupported {

@@ -6,6 +6,7 @@
 
 mod actions;
 mod artifacts;
+pub mod budget;
 #[doc(hidden)]
 pub mod calendar;
 mod content;
@@ -82,7 +83,7 @@ pub use migrate::{
 pub use plain_log::PlainSessionLog;
 pub use plan::{Plan, SessionStatus, plan_append, plan_renewal};
 pub use ports::{Clock, Ids, RandomIds, SystemClock, duration_us, micros, seconds};
-pub use redact::redacted;
+pub use redact::{redacted, try_redacted};
 pub use request::{FunctionDeclaration, GenerateContentConfig, ModelTool};
 pub use response::{LlmResponse, UsageMetadata};
 pub use service::{

@@ -5,7 +5,10 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
-use crate::json::{Json, JsonMap};
+use crate::{
+    budget::{OverBudget, charge, json_cost},
+    json::{Json, JsonMap},
+};
 
 /// The function with which a tool requests the user's credential.
 const REQUEST_CREDENTIAL: &str = "adk_request_credential";
@@ -83,10 +86,23 @@ static CONFIGS: LazyLock<Finder<'static>> =
 /// Removes secrets from a JSON text that Retain's own writer wrote. Most texts contain no secrets
 /// and are only scanned.
 pub fn redacted(text: String) -> String {
-    if !may_hold_secrets(text.as_bytes()) {
-        return text;
+    match may_hold_secrets(text.as_bytes()) {
+        true => without_secrets(&text),
+        false => text,
     }
-    match Json::parse(&text) {
+}
+
+/// Like [`redacted`], and charges the memory that it takes to the current request.
+pub fn try_redacted(text: String) -> Result<String, OverBudget> {
+    if !may_hold_secrets(text.as_bytes()) {
+        return Ok(text);
+    }
+    charge(2 * json_cost(text.as_bytes()))?;
+    Ok(without_secrets(&text))
+}
+
+fn without_secrets(text: &str) -> String {
+    match Json::parse(text) {
         Ok(value) => redact_value(&value).to_string(),
         // Retain wrote the text, so it should parse. If it does not, drop it rather than leak a
         // secret.

@@ -5,6 +5,11 @@
 //! which applies all the rules. `retain::testing` has the contract tests that every store must
 //! pass.
 
+/// The budget that limits the memory of requests and caches.
+pub use retain_core::budget::{
+    BudgetUse, ByteBudget, EvictBytes, Meter, OverBudget, Reservation, charge, event_cost,
+    json_cost,
+};
 /// The rules that every store applies in the same way.
 pub use retain_core::store_rules as rules;
 /// Types for implementing a session store.

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 
 use super::names::USER_ARTIFACT_PREFIX;
 use crate::{
+    budget::OverBudget,
     content::Part,
     error::BoxError,
     json::JsonMap,
@@ -216,6 +217,9 @@ pub enum ArtifactError {
         /// Why it cannot be read.
         source: BoxError,
     },
+    /// The memory limit of the process is reached. Try again later.
+    #[error(transparent)]
+    OverBudget(#[from] OverBudget),
     /// The disk is full. Free some space.
     #[error("{store}: no space left to {operation}")]
     Full {

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 
 use super::{MemoryEntry, SearchMemoryResponse};
-use crate::{error::BoxError, event::Event, json::JsonMap, session::Session};
+use crate::{budget::OverBudget, error::BoxError, event::Event, json::JsonMap, session::Session};
 
 /// Long-term memory of a user's conversations.
 ///
@@ -116,6 +116,9 @@ pub enum MemoryError {
         /// Why it cannot be read.
         source: BoxError,
     },
+    /// The memory limit of the process is reached. Try again later.
+    #[error(transparent)]
+    OverBudget(#[from] OverBudget),
     /// The backend of the service failed. Retry.
     #[error("the memory service failed")]
     Backend(#[source] BoxError),
