@@ -285,6 +285,9 @@ pub struct Window {
     pub newest: Option<usize>,
     /// Maximum number of those events, counted from the oldest; for reading in pages.
     pub oldest: Option<usize>,
+    /// Approximate maximum size of those events as JSON, counted from the oldest; at least one event
+    /// is returned. It does not apply together with a time.
+    pub bytes: Option<usize>,
 }
 
 impl Window {
@@ -295,6 +298,7 @@ impl Window {
         after_timestamp: None,
         newest: None,
         oldest: None,
+        bytes: None,
     };
 
     /// No event: identity and state only.
@@ -316,6 +320,15 @@ impl Window {
         Window {
             first: position.saturating_add(1),
             ..Window::ALL
+        }
+    }
+
+    /// Selects the next page after `position`, of at most `events` events and about `bytes` bytes.
+    pub const fn page(position: u64, events: usize, bytes: usize) -> Window {
+        Window {
+            oldest: Some(events),
+            bytes: Some(bytes),
+            ..Window::after(position)
         }
     }
 

@@ -71,11 +71,16 @@ pub fn sort_and_page<'a, T>(
         .map(|item| sort_key(time(item)))
         .zip(0..)
         .collect();
-    order.sort_unstable_by(|(a, at_a), (b, at_b)| {
+    let compare = |(a, at_a): &(u64, usize), (b, at_b): &(u64, usize)| {
         let names = || names(&found[*at_a]).cmp(&names(&found[*at_b]));
         a.cmp(b).then_with(names)
-    });
-    order.truncate(query.limit);
+    };
+    if query.limit < order.len() {
+        // Sort only the page.
+        order.select_nth_unstable_by(query.limit, compare);
+        order.truncate(query.limit);
+    }
+    order.sort_unstable_by(compare);
     let mut items: Vec<Option<T>> = std::mem::take(found).into_iter().map(Some).collect();
     found.extend(order.into_iter().filter_map(|(_, at)| items[at].take()));
 }

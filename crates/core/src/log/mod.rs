@@ -8,6 +8,7 @@ mod append;
 mod fold;
 mod history;
 mod lease_queue;
+mod page;
 mod prepare;
 mod restore;
 pub(crate) mod rewind;

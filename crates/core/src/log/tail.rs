@@ -5,24 +5,13 @@ use std::{collections::VecDeque, sync::Arc};
 
 use futures_util::stream;
 
+use super::page::Pager;
 use crate::{
-    error::{Result, SessionError},
-    event::Event,
-    service::EventStream,
-    session::{SessionKey, Window},
-    store::{ReadDetail, SessionStore},
+    error::Result, event::Event, service::EventStream, session::SessionKey, store::SessionStore,
 };
 
-/// Number of events read at a time.
-const STEP: usize = 256;
-
 struct Tail<S> {
-    store: Arc<S>,
-    key: SessionKey,
-    /// The last position that was read.
-    position: u64,
-    /// The incarnation of the first read. A later session with the same id has another one.
-    incarnation: Option<u64>,
+    pages: Pager<S>,
     ready: VecDeque<(u64, Arc<Event>)>,
     ended: bool,
 }
@@ -30,10 +19,7 @@ struct Tail<S> {
 /// Streams the events after `position`, and then each new one.
 pub(super) fn tail<S: SessionStore>(store: Arc<S>, key: SessionKey, position: u64) -> EventStream {
     let tail = Tail {
-        store,
-        key,
-        position,
-        incarnation: None,
+        pages: Pager::new(store, key, position),
         ready: VecDeque::new(),
         ended: false,
     };
@@ -53,30 +39,10 @@ impl<S: SessionStore> Tail<S> {
             if let Some(next) = self.ready.pop_front() {
                 return Ok(next);
             }
-            self.read_next_page().await?;
+            self.ready = self.pages.next().await?.into();
             if self.ready.is_empty() {
-                self.store.changed(&self.key, self.position).await;
+                self.pages.wait().await;
             }
         }
-    }
-
-    async fn read_next_page(&mut self) -> Result<()> {
-        let window = Window {
-            oldest: Some(STEP),
-            ..Window::after(self.position)
-        };
-        let read = self
-            .store
-            .read(&self.key, window, ReadDetail::EventsOnly)
-            .await?;
-        let read = read.filter(|read| {
-            self.incarnation.get_or_insert(read.head.incarnation) == &read.head.incarnation
-        });
-        let read = read.ok_or_else(|| SessionError::not_found(&self.key))?;
-        if let Some((last, _)) = read.events.last() {
-            self.position = *last;
-        }
-        self.ready.extend(read.events);
-        Ok(())
     }
 }

@@ -3,23 +3,24 @@
 //! A session is a header line and one line for each event. The header gives the number of events,
 //! so that an import detects a truncated file. Shared state has its own line before the sessions.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
+use futures_core::Stream;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
-use super::{StoreSessionService, fold::Fold};
+use super::{StoreSessionService, fold::Fold, page::Pager};
 use crate::{
     error::{Result, SessionError},
     event::Event,
     json::{Json, JsonMap},
     ports::{duration_us, seconds},
     service::{ExportScope, ImportReceipt, LineStream},
-    session::{Origin, SessionKey, SessionMeta, Window},
-    store::{Head, ListFields, ListQuery, NewEvent, ReadDetail, ScopedState, SessionStore},
+    session::{Origin, SessionKey, SessionMeta},
+    store::{Head, ListFields, ListQuery, NewEvent, ScopedState, SessionStore},
     transfer_store::{DraftId, LogHeader},
 };
 
-/// Number of events moved at a time.
+/// Number of events imported at a time.
 const STEP: usize = 256;
 
 /// The version of the format, in every header.
@@ -125,14 +126,9 @@ fn session_lines<S: SessionStore>(
         };
         let head = header.as_ref().map(|header| header.head.clone());
         let first = stream::iter(header.map(|header| header_line(&header)));
-        let last = head.as_ref().map_or(0, |head| head.position);
-        let steps = stream::iter((1..=last).step_by(STEP));
-        let steps = steps.then(move |from| {
-            let (service, head) = (service.clone(), head.clone());
-            let to = last.min(from + STEP as u64 - 1);
-            async move { event_lines(&service, head, from, to).await }
-        });
-        let events = steps.map_ok(|lines| stream::iter(lines.into_iter().map(Ok)));
+        let pages = head.map(|head| event_pages(&service, head));
+        let events = stream::iter(pages).flatten();
+        let events = events.map_ok(|lines| stream::iter(lines.into_iter().map(Ok)));
         Ok::<_, SessionError>(first.chain(events.try_flatten()))
     });
     Box::pin(lines.try_flatten())
@@ -165,31 +161,33 @@ fn header_line(header: &LogHeader) -> Result<String> {
     encode_line(line)
 }
 
-async fn event_lines<S: SessionStore>(
+/// Exports the events up to the position of `head`, page by page.
+fn event_pages<S: SessionStore>(
     service: &StoreSessionService<S>,
-    head: Option<Head>,
-    from: u64,
-    to: u64,
-) -> Result<Vec<String>> {
-    let Some(Head {
-        key, incarnation, ..
-    }) = &head
-    else {
-        return Ok(Vec::new());
-    };
-    let window = Window::range(from, to);
-    let read = service
-        .store
-        .read(key, window, ReadDetail::EventsOnly)
-        .await?;
-    let read = read.filter(|read| read.head.incarnation == *incarnation);
-    let read = read.ok_or_else(|| SessionError::not_found(key))?;
-    let lines = read.events.iter().map(|(position, event)| {
-        let body = event.to_json();
-        let body = body.map_err(|e| SessionError::corrupt_event(key, *position, e))?;
-        Ok(format!(r#"{{"position":{position},"event":{body}}}"#))
-    });
-    lines.collect()
+    head: Head,
+) -> impl Stream<Item = Result<Vec<String>>> + use<S> {
+    let pages = Pager::new(Arc::clone(&service.store), head.key.clone(), 0);
+    let pages = pages.with_incarnation(head.incarnation);
+    let start = (pages, head, 0);
+    stream::try_unfold(start, |(mut pages, head, position)| async move {
+        if position >= head.position {
+            return Ok(None);
+        }
+        let events = pages.next().await?;
+        let events = events.into_iter();
+        let events: Vec<_> = events.take_while(|(at, _)| *at <= head.position).collect();
+        let last = events.last().map_or(head.position, |(at, _)| *at);
+        let lines = events
+            .iter()
+            .map(|(at, event)| event_line(&head.key, *at, event));
+        Ok(Some((lines.collect::<Result<_>>()?, (pages, head, last))))
+    })
+}
+
+fn event_line(key: &SessionKey, position: u64, event: &Event) -> Result<String> {
+    let body = event.to_json();
+    let body = body.map_err(|e| SessionError::corrupt_event(key, position, e))?;
+    Ok(format!(r#"{{"position":{position},"event":{body}}}"#))
 }
 
 fn encode_line(line: JsonMap) -> Result<String> {

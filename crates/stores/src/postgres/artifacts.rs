@@ -300,6 +300,7 @@ async fn get(
     let version = row.try_get::<_, i64>(0)? as u64;
     let part = decode_text(address, version, row.try_get(1)?)?;
     let data: Option<&[u8]> = row.try_get(2)?;
+    sql::charge_data(data.map_or(0, <[u8]>::len)).map_err(ArtifactError::from)?;
     let data = data.map(Bytes::from);
     Ok(Some(sql::decode_artifact(address, version, part, data)?))
 }

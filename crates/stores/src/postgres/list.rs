@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use retain_core::{
-    JsonMap, ListQuery, Listing, Origin, Result, SessionKey, SessionMeta, State, seconds,
-    store_rules,
+    JsonMap, ListQuery, Listing, Origin, Result, SessionError, SessionKey, SessionMeta, State,
+    budget::charge, seconds, store_rules,
 };
 use tokio::join;
 use tokio_postgres::Row;
@@ -32,6 +32,9 @@ const STATES: &str = "SELECT key, value, log FROM retain_state \
 const SHARED: &str = "SELECT key, value, user_id FROM retain_shared_state \
                       WHERE app = $1 AND user_id = ANY($2)";
 
+/// Memory of a listed session besides its ids and its state, including its part of a response.
+const ROW_BYTES: usize = 256;
+
 /// Lists sessions ordered by (last update, user, id).
 pub(super) async fn list(
     database: &Database,
@@ -57,7 +60,10 @@ pub(super) async fn list(
     ended?;
     let mut listing = Listing::default();
     for row in &found {
-        listing.sessions.push(decode_session(row, query)?);
+        let session = decode_session(row, query)?;
+        let ids = session.app_name.len() + session.user_id.len() + session.id.len();
+        charge(ROW_BYTES + size_of::<SessionMeta>() + 2 * ids).map_err(SessionError::from)?;
+        listing.sessions.push(session);
     }
     if query.fields.have_state() {
         add_states(&transaction, query, &found, &mut listing).await?;

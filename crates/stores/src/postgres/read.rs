@@ -39,6 +39,20 @@ WHERE s.app = $1 AND s.user_id = $2 AND s.id = $3
                     ELSE greatest($4::int8, least($5::int8, s.position) - $6::int8 + 1) END
 ORDER BY e.position LIMIT $7::int8";
 
+/// Like [`RANGE`], but stops before an event with which the page exceeds $8 bytes.
+const PAGE: &str = "
+SELECT position, body FROM (
+  SELECT e.position, e.body,
+    sum(octet_length(e.body)) OVER (ORDER BY e.position) AS bytes,
+    row_number() OVER (ORDER BY e.position) AS number
+  FROM retain_sessions s JOIN retain_events e ON e.log = s.number
+  WHERE s.app = $1 AND s.user_id = $2 AND s.id = $3
+    AND e.position <= least($5::int8, s.position)
+    AND e.position >= CASE WHEN $6::int8 IS NULL THEN $4::int8
+                      ELSE greatest($4::int8, least($5::int8, s.position) - $6::int8 + 1) END
+  ORDER BY e.position LIMIT $7::int8
+) page WHERE bytes <= $8::int8 OR number = 1 ORDER BY position";
+
 /// Selects the events that are not older than $4. In a log whose timestamps never decrease, a
 /// binary search finds the first of them.
 const SINCE: &str = "
@@ -133,6 +147,8 @@ async fn query_snapshot(
     let (first, last) = (signed(window.first.max(1)), signed(window.last));
     let (newest, oldest) = (count(window.newest), count(window.oldest));
     let since = window.after_timestamp;
+    // Events selected by time are not read in pages.
+    let bytes = count(window.bytes).filter(|_| since.is_none());
     let wants_events = newest != Some(0) && oldest != Some(0);
     if detail == ReadDetail::EventsOnly && !wants_events {
         // A single statement reads from one snapshot, so it needs no transaction.
@@ -151,10 +167,16 @@ async fn query_snapshot(
         ReadDetail::StateAt(position) => Some(signed(position)),
         _ => None,
     };
-    let prepared = prepare(&transaction, since.is_some(), past.is_some()).await?;
+    let events = match (since, bytes) {
+        (Some(_), _) => SINCE,
+        (None, Some(_)) => PAGE,
+        (None, None) => RANGE,
+    };
+    let prepared = prepare(&transaction, events, past.is_some()).await?;
     let mut event_params: Vec<Param<'_>> = vec![app, user, id];
     event_params.extend(since.iter().map(|since| since as Param<'_>));
     event_params.extend([&first as Param<'_>, &last, &newest, &oldest]);
+    event_params.extend(bytes.iter().map(|bytes| bytes as Param<'_>));
     let events = transaction.query_all(&prepared[1], &event_params);
     let mut state_params: Vec<Param<'_>> = vec![app, user, id];
     state_params.extend(past.iter().map(|past| past as Param<'_>));
@@ -184,10 +206,9 @@ async fn query_snapshot(
 
 async fn prepare(
     transaction: &Transaction,
-    by_time: bool,
+    events: &'static str,
     at_position: bool,
 ) -> Result<[Statement; 4], tokio_postgres::Error> {
-    let events = if by_time { SINCE } else { RANGE };
     let state = if at_position { STATE_AT } else { STATE };
     let (head, events, state, shared) = join!(
         biased;
@@ -228,7 +249,9 @@ fn decode_events(
         for (expected, (position, _)) in (first..).zip(&found) {
             check_next(key, expected, *position)?;
         }
-        check_next(key, first + found.len() as u64, last + 1)?;
+        if window.bytes.is_none() || found.is_empty() {
+            check_next(key, first + found.len() as u64, last + 1)?;
+        }
     } else if head.row.in_order {
         for pair in found.windows(2) {
             check_next(key, pair[0].0 + 1, pair[1].0)?;

@@ -2,7 +2,9 @@
 
 use retain_core::{
     ArtifactAddress, ArtifactError, ArtifactVersion, BoxError, Bytes, Json, NewArtifact, Part,
-    SessionError, StoredArtifact, store_rules::artifact_reference,
+    SessionError, StoredArtifact,
+    budget::{OverBudget, charge},
+    store_rules::artifact_reference,
 };
 
 /// The columns of one version.
@@ -37,6 +39,12 @@ impl ArtifactRow {
 /// empty id.
 pub(crate) fn session_column(address: &ArtifactAddress) -> &str {
     address.session.as_deref().unwrap_or_default()
+}
+
+/// Charges the bytes of an artifact to the current request: they are copied, encoded in base64 and
+/// written into a response.
+pub(crate) fn charge_data(bytes: usize) -> Result<(), OverBudget> {
+    charge(bytes.saturating_mul(4))
 }
 
 /// Decodes a version from its row.
@@ -91,6 +99,7 @@ pub(crate) fn corrupt(
 /// Converts an error of the database `store` to an artifact error.
 pub(crate) fn as_artifact_error(store: &'static str, error: SessionError) -> ArtifactError {
     match error {
+        SessionError::OverBudget(error) => error.into(),
         SessionError::Full {
             store,
             operation,

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use retain_core::{
     BoxError, ForgetReceipt, IngestReceipt, Json, JsonMap, MemoryError, MemoryInfo, MemoryKind,
-    MemoryMark, MemoryOrigin, MemoryPlan, MemoryScope, MemoryTotals, MemoryVector, PreparedMemory,
-    Tombstone,
+    MemoryMark, MemoryOrigin, MemoryPlan, MemoryRecord, MemoryScope, MemoryTotals, MemoryVector,
+    PreparedMemory, Tombstone,
+    budget::{charge, json_cost},
     store_rules::{MEMORY_CHANGES_MAX, MemoryRemoval},
 };
 
@@ -229,6 +230,12 @@ pub(crate) fn vector(
         dims: *dims,
         bytes,
     })
+}
+
+/// Charges a memory with this content and bytes of vectors to the current request.
+pub(crate) fn charge_record(content: &[u8], vectors: usize) -> Result<(), MemoryError> {
+    let own = size_of::<MemoryRecord>() + content.len() + json_cost(content);
+    Ok(charge(own + vectors)?)
 }
 
 /// Returns the error for an unreadable memory.

@@ -11,7 +11,9 @@ use std::{sync::Arc, time::Duration};
 
 use retain_core::{
     Event, Head, Json, Lease, LimitKind, Origin, Result, SessionError, SessionKey, SessionStatus,
-    Window, check_limit, store_rules,
+    Window,
+    budget::{charge, event_cost, json_cost},
+    check_limit, store_rules,
 };
 
 /// The highest position. It has 32 bits in every store, so that a log can be migrated between
@@ -117,12 +119,14 @@ pub(crate) fn bounds(window: Window, since: u64, last: u64) -> Option<(u64, u64)
 
 /// Decodes the body of an event.
 pub(crate) fn event(key: &SessionKey, position: u64, body: &str) -> Result<Arc<Event>> {
+    charge(event_cost(body.as_bytes()))?;
     let event = Event::shared_from_json(body);
     event.map_err(|e| SessionError::corrupt_event(key, position, e))
 }
 
 /// Decodes the value of a state key. `owner` names the session in errors.
 pub(crate) fn state_value(owner: &dyn Fn() -> SessionKey, key: &str, text: &str) -> Result<Json> {
+    charge(json_cost(text.as_bytes()) + text.len())?;
     Json::parse(text).map_err(|e| SessionError::corrupt_state(&owner(), key, e))
 }
 

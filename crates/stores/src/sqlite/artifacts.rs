@@ -8,7 +8,7 @@ use retain_core::{
     ArtifactAddress, ArtifactError, ArtifactNaming, ArtifactStore, ArtifactVersion, Clock,
     NewArtifact, Result, SessionError, StoreArtifactService, StoredArtifact,
 };
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, params};
 
 use super::{NAME, SqliteStore, addresses, failed, readers::Readers, writer::Writer};
 use crate::sql::artifacts::{self as sql, ArtifactRow, session_column};
@@ -113,7 +113,8 @@ fn find(
     address: &ArtifactAddress,
     version: Option<u64>,
     now_us: i64,
-) -> rusqlite::Result<Option<ArtifactColumns>> {
+) -> Result<Option<ArtifactColumns>> {
+    let failed = |error| failed("load an artifact", error);
     let sql = concat!(
         "SELECT version, part, data FROM artifacts \
          WHERE app = ?1 AND user = ?2 AND session = ?3 AND name = ?4 \
@@ -121,14 +122,19 @@ fn find(
         is_not_expired!("?6"),
         " ORDER BY version DESC LIMIT 1"
     );
-    let mut statement = connection.prepare_cached(sql)?;
+    let mut statement = connection.prepare_cached(sql).map_err(failed)?;
     // -1 matches no row, as does every version above `i64::MAX`.
     let version = version.map(|version| i64::try_from(version).unwrap_or(-1));
     let (app, user, session, name) = row_key(address);
     let params = params![app, user, session, name, version, now_us];
-    statement
-        .query_row(params, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-        .optional()
+    let mut rows = statement.query(params).map_err(failed)?;
+    let Some(row) = rows.next().map_err(failed)? else {
+        return Ok(None);
+    };
+    let data = row.get_ref(2).map_err(failed)?;
+    sql::charge_data(data.as_blob_or_null().ok().flatten().map_or(0, <[u8]>::len))?;
+    let columns = || Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    columns().map(Some).map_err(failed)
 }
 
 /// Version, creation time, media type and custom metadata.
@@ -206,7 +212,7 @@ impl ArtifactStore for SqliteArtifactStore {
     ) -> std::result::Result<Option<StoredArtifact>, ArtifactError> {
         let (owned, now_us) = (address.clone(), self.clock.now_us());
         let read = move |connection: &Connection| -> Result<Option<ArtifactColumns>> {
-            find(connection, &owned, version, now_us).map_err(|e| failed("load an artifact", e))
+            find(connection, &owned, version, now_us)
         };
         let found = self.readers.read("load an artifact", read).await;
         let found = found.map_err(as_artifact_error)?;

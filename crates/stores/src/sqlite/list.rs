@@ -6,9 +6,10 @@ use std::{ops::Range, sync::Arc};
 
 use retain_core::{
     Json, JsonMap, ListFields, ListQuery, Listing, Origin, Result, SessionError, SessionKey,
-    SessionMeta, SessionRowParts, SessionRows, State, StateText, seconds, store_rules,
+    SessionMeta, SessionRowParts, SessionRows, State, StateText, budget::charge, seconds,
+    store_rules,
 };
-use rusqlite::{Connection, Row, types::Value};
+use rusqlite::{Connection, Row, params, types::Value};
 
 use super::{
     failed,
@@ -20,6 +21,9 @@ use crate::sql::SessionLifetime;
 
 /// The operation's name in errors.
 const LIST: &str = "list sessions";
+
+/// Memory of a listed session besides its ids and its state, including its part of a response.
+const ROW_BYTES: usize = 256;
 
 /// The length from which a list uses the cache and may read all states with one statement.
 const BULK_MIN: usize = 64;
@@ -59,7 +63,7 @@ fn list_encoded(
     now_us: i64,
     cache: &StateTextCache,
 ) -> Result<SessionRows> {
-    let mut logs = UserLogs::read(connection, query, now_us).map_err(|e| failed(LIST, e))?;
+    let mut logs = UserLogs::read(connection, query, now_us)?;
     logs.sort_and_page(query, user);
     // Reading a few states is as fast as finding them in the cache.
     let use_cache = logs.rows.len() >= BULK_MIN;
@@ -105,21 +109,27 @@ struct LogRow {
 }
 
 impl UserLogs {
-    fn read(connection: &Connection, query: &ListQuery, now_us: i64) -> rusqlite::Result<UserLogs> {
+    fn read(connection: &Connection, query: &ListQuery, now_us: i64) -> Result<UserLogs> {
         let mut logs = UserLogs::default();
         let columns = "number, last_update, position, id";
         for_each_session(connection, columns, query, now_us, |row| {
-            let start = logs.ids.len();
-            logs.ids.push_str(row.get_ref(3)?.as_str()?);
-            logs.rows.push(LogRow {
-                number: row.get(0)?,
-                last_update: row.get(1)?,
-                position: row.get(2)?,
-                id: start..logs.ids.len(),
-            });
-            Ok(())
+            let added = logs.add(row).map_err(|e| failed(LIST, e))?;
+            Ok(charge(ROW_BYTES + 2 * added)?)
         })?;
         Ok(logs)
+    }
+
+    /// Adds a session and returns the length of its id.
+    fn add(&mut self, row: &Row<'_>) -> rusqlite::Result<usize> {
+        let start = self.ids.len();
+        self.ids.push_str(row.get_ref(3)?.as_str()?);
+        self.rows.push(LogRow {
+            number: row.get(0)?,
+            last_update: row.get(1)?,
+            position: row.get(2)?,
+            id: start..self.ids.len(),
+        });
+        Ok(self.ids.len() - start)
     }
 
     fn sort_and_page(&mut self, query: &ListQuery, user: &str) {
@@ -210,31 +220,73 @@ fn for_each_session(
     columns: &str,
     query: &ListQuery,
     now_us: i64,
-    mut each: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
-) -> rusqlite::Result<()> {
+    mut each: impl FnMut(&Row<'_>) -> Result<()>,
+) -> Result<()> {
+    let failed = |error| failed(LIST, error);
     // The condition on `ttl_us` repeats `SessionLifetime::is_alive`: filtering in SQL is cheaper
     // than returning both columns.
     let sql = format!(
         "SELECT {columns} FROM sessions WHERE app = ?1 AND user >= ?2 AND user <= ?3 \
-         AND (ttl_us IS NULL OR ttl_us > ?4 - touched_us)"
+         AND (ttl_us IS NULL OR ttl_us > ?4 - touched_us){}",
+        if is_page(query) { PAGE } else { "" }
     );
     // SQLite sorts every text before a blob, so without a user the range has no upper end.
     let (from, to) = match &query.user {
         Some(user) => (user.as_str(), Value::Text(user.clone())),
         None => ("", Value::Blob(Vec::new())),
     };
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query((&query.app, from, to, now_us))?;
-    while let Some(row) = rows.next()? {
+    let mut statement = connection.prepare_cached(&sql).map_err(failed)?;
+    let mut rows = match (is_page(query), &query.after) {
+        (false, _) => statement.query((&query.app, from, to, now_us)),
+        (true, None) => {
+            let none = (None::<f64>, "", "");
+            let params = params![
+                query.app,
+                from,
+                to,
+                now_us,
+                none.0,
+                none.1,
+                none.2,
+                limit(query)
+            ];
+            statement.query(params)
+        }
+        (true, Some(after)) => {
+            let (time, user, id) = (after.last_update_time, &after.user, &after.id);
+            let params = params![query.app, from, to, now_us, time, user, id, limit(query)];
+            statement.query(params)
+        }
+    }
+    .map_err(failed)?;
+    while let Some(row) = rows.next().map_err(failed)? {
         each(row)?;
     }
     Ok(())
 }
 
+/// Selects one page of a list, in order. SQLite keeps only the rows of the page while it scans the
+/// owner's sessions; an index by time would cost every append.
+const PAGE: &str = " AND (?5 IS NULL OR (last_update, user, id) > (?5, ?6, ?7)) \
+                    ORDER BY last_update, user, id LIMIT ?8";
+
+/// Whether the list is a page, and not all sessions.
+fn is_page(query: &ListQuery) -> bool {
+    query.fields != ListFields::EncodedState && query.limit < usize::MAX
+}
+
+fn limit(query: &ListQuery) -> i64 {
+    i64::try_from(query.limit).unwrap_or(i64::MAX)
+}
+
 /// Lists sessions as objects, with their states if the query includes them.
 fn list_metas(connection: &Connection, query: &ListQuery, now_us: i64) -> Result<Vec<SessionMeta>> {
-    let all = read_metas(connection, query, now_us).map_err(|e| failed(LIST, e))?;
-    let mut page = sort_and_page(all, query);
+    let all = read_metas(connection, query, now_us)?;
+    let mut page = if is_page(query) {
+        all
+    } else {
+        sort_and_page(all, query)
+    };
     if query.fields.have_state() {
         add_states(connection, &mut page)?;
     }
@@ -245,12 +297,15 @@ fn read_metas(
     connection: &Connection,
     query: &ListQuery,
     now_us: i64,
-) -> rusqlite::Result<Vec<NumberedMeta>> {
+) -> Result<Vec<NumberedMeta>> {
     let columns = "number, position, last_update, create_time, origin_id, origin_position, id, user, \
          touched_us, ttl_us";
     let mut sessions = Vec::new();
     for_each_session(connection, columns, query, now_us, |row| {
-        sessions.push(read_meta(row, query)?);
+        let meta = read_meta(row, query).map_err(|e| failed(LIST, e))?;
+        let ids = meta.0.app_name.len() + meta.0.user_id.len() + meta.0.id.len();
+        charge(ROW_BYTES + size_of::<NumberedMeta>() + 2 * ids)?;
+        sessions.push(meta);
         Ok(())
     })?;
     Ok(sessions)

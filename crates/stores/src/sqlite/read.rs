@@ -17,6 +17,9 @@ use crate::sql::{self, SessionRow, check_next};
 /// The operation's name in errors.
 const READ: &str = "read a session";
 
+/// Maximum number of events for which memory is reserved before they are read.
+const CAPACITY_MAX: usize = 4096;
+
 /// Events with their positions.
 type PositionedEvents = Vec<(u64, Arc<Event>)>;
 
@@ -65,16 +68,17 @@ fn read_window(
     let Some((first, last)) = sql::bounds(window, since, row.position) else {
         return Ok(PositionedEvents::new());
     };
-    read_range(connection, key, row.number, first, last)
+    read_range(connection, key, row.number, (first, last), window.bytes)
 }
 
-/// Reads the events at the positions `first` to `last`. Fails if one is missing.
+/// Reads the events at the positions `first` to `last`, as far as they fit into `bytes`. Fails if
+/// one is missing.
 fn read_range(
     connection: &Connection,
     key: &SessionKey,
     number: i64,
-    first: u64,
-    last: u64,
+    (first, last): (u64, u64),
+    bytes: Option<usize>,
 ) -> Result<PositionedEvents> {
     let sql = "SELECT key, body FROM events WHERE key BETWEEN ?1 AND ?2 ORDER BY key";
     let mut statement = connection
@@ -82,11 +86,17 @@ fn read_range(
         .map_err(|e| failed(READ, e))?;
     let bounds = (event_key(number, first), event_key(number, last));
     let mut rows = statement.query(bounds).map_err(|e| failed(READ, e))?;
-    let mut events = PositionedEvents::with_capacity((last - first + 1) as usize);
+    let count = (last - first + 1) as usize;
+    let mut events = PositionedEvents::with_capacity(count.min(CAPACITY_MAX));
+    let mut bytes_left = bytes.unwrap_or(usize::MAX);
     while let Some(row) = rows.next().map_err(|e| failed(READ, e))? {
         let (event_key, body) = event_row(row).map_err(|e| failed(READ, e))?;
         let position = event_position(event_key);
         check_next(key, first + events.len() as u64, position)?;
+        if body.len() > bytes_left && !events.is_empty() {
+            return Ok(events);
+        }
+        bytes_left = bytes_left.saturating_sub(body.len());
         events.push((position, sql::event(key, position, body)?));
     }
     check_next(key, first + events.len() as u64, last + 1)?;
@@ -136,7 +146,8 @@ fn read_unordered(
     store_rules::trim_to_window(&mut positions, window);
     let mut events = PositionedEvents::new();
     for position in positions {
-        events.extend(read_range(connection, key, row.number, position, position)?);
+        let range = (position, position);
+        events.extend(read_range(connection, key, row.number, range, None)?);
     }
     Ok(events)
 }

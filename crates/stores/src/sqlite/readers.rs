@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use retain_core::Result;
+use retain_core::{Result, budget::Meter};
 use rusqlite::Connection;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
@@ -113,6 +113,11 @@ pub(super) async fn blocking<T: Send + 'static>(
     operation: &'static str,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
+    let meter = Meter::current();
+    let work = move || match meter {
+        Some(meter) => meter.sync_scope(work),
+        None => work(),
+    };
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         Ok(_) => match tokio::task::spawn_blocking(work).await {

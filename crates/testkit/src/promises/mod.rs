@@ -9,6 +9,7 @@
 )]
 
 mod append;
+mod budget;
 mod common;
 mod create;
 mod delete;
@@ -30,6 +31,7 @@ mod transfer;
 mod ttl;
 
 pub use append::*;
+pub use budget::*;
 pub use create::*;
 pub use delete::*;
 pub use erase::*;
@@ -105,6 +107,11 @@ macro_rules! session_promises {
             refresh_keeps_temp_keys,
             refresh_of_a_deleted_session_is_not_found,
             refresh_does_not_mix_two_sessions_with_the_same_id,
+            // memory
+            page_is_limited_by_bytes_and_has_at_least_one_event,
+            tail_holds_one_page_of_a_large_session,
+            export_holds_one_page_of_a_large_session,
+            page_of_a_list_counts_only_its_sessions,
             // list
             list_returns_one_users_sessions,
             list_without_user_returns_all_users,

@@ -135,6 +135,7 @@ pub async fn window_conditions_apply_one_after_the_other(harness: Harness) {
         after_timestamp: None,
         newest: Some(4),
         oldest: Some(3),
+        bytes: None,
     };
     assert_eq!(
         loaded_positions(&read_window(&log, &key, window).await),

@@ -115,6 +115,9 @@ pub(super) fn removed_memory(row: &Row) -> Result<RemovedMemory, Error> {
 
 /// Reads `bare_columns` or `full_columns`.
 pub(super) fn record(row: &Row, models: &Models) -> Outcome<MemoryRecord> {
+    let vectors = row.try_get::<_, Option<&[u8]>>(17)?.map_or(0, <[u8]>::len)
+        + row.try_get::<_, Option<&[u8]>>(19)?.map_or(0, <[u8]>::len);
+    sql::charge_record(row.try_get(15)?, vectors)?;
     let info = info(row)?;
     let content = content(row).map_err(|e| corrupt(&info.id, e))?;
     let vectors = MemoryVectors {

@@ -14,6 +14,7 @@ pub(super) const BYTES: &str = memory_bytes!();
 
 /// Reads the columns of [`INFO_COLUMNS`], then content and vectors.
 pub(super) fn record(row: &Row<'_>, models: &Models) -> Outcome<MemoryRecord> {
+    charge_content(row)?;
     let info = info(row)?;
     let content = content(row).map_err(|e| corrupt(&info.id, e))?;
     let vectors = MemoryVectors {
@@ -25,6 +26,14 @@ pub(super) fn record(row: &Row<'_>, models: &Models) -> Outcome<MemoryRecord> {
         content,
         vectors,
     })
+}
+
+/// Charges the columns of variable size to the current request.
+fn charge_content(row: &Row<'_>) -> Outcome<()> {
+    let text = row.get_ref(15)?.as_str().unwrap_or_default();
+    let vectors = [17, 19].map(|at| row.get_ref(at).ok()?.as_blob().ok().map(<[u8]>::len));
+    let vectors = vectors.into_iter().flatten().sum();
+    Ok(sql::charge_record(text.as_bytes(), vectors)?)
 }
 
 fn content(row: &Row<'_>) -> Result<Content, BoxError> {
