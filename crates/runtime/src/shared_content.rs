@@ -5,7 +5,7 @@
 
 use std::{fmt, ops::Deref, sync::Arc};
 
-use retain_core::{Content, Event};
+use retain_core::{Content, Event, Part};
 
 /// A content, shared with the event it came from or with other requests. Cloning is cheap.
 ///
@@ -42,6 +42,17 @@ impl SharedContent {
             Source::Own(content) => Arc::make_mut(content),
             Source::Event(_) => unreachable!("converted to an own content above"),
         }
+    }
+
+    /// The approximate size in bytes of what is not shared with an event. Arguments, responses and
+    /// data are shared in either case.
+    pub(crate) fn own_bytes(&self) -> usize {
+        let Source::Own(content) = &self.0 else {
+            return size_of::<SharedContent>();
+        };
+        let part_bytes =
+            |part: &Part| size_of::<Part>() + part.text.as_ref().map_or(0, String::len);
+        size_of::<Content>() + content.parts().iter().map(part_bytes).sum::<usize>()
     }
 
     /// Converts into an owned content.

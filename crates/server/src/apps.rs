@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_util::{FutureExt as _, future::join_all};
-use retain_core::SessionKey;
+use retain_core::{SessionKey, budget::ByteBudget};
 use retain_runtime::{
     Agent, AgentsDir, BuildError, ConfigError, ConfigRegistry, IntoAgent, Plugin, Runner,
     Telemetry, error_kind,
@@ -77,6 +77,8 @@ pub struct Apps {
     only: Option<String>,
     is_resumable: bool,
     max_llm_calls: Option<Option<u32>>,
+    /// The budget of the sessions that all runners cache together.
+    cached_sessions: ByteBudget,
     runners: Mutex<Runners>,
 }
 
@@ -156,6 +158,7 @@ impl Apps {
             only: None,
             is_resumable: false,
             max_llm_calls: None,
+            cached_sessions: ByteBudget::default(),
             runners: Mutex::default(),
         }
     }
@@ -254,6 +257,13 @@ impl Apps {
     /// [`RunConfig`](retain_runtime::RunConfig).
     pub fn with_max_llm_calls(mut self, limit: Option<u32>) -> Apps {
         self.max_llm_calls = Some(limit);
+        self
+    }
+
+    /// Limits the sessions that the runners of all apps cache together to a quarter of `budget`.
+    /// They count against it, and requests evict them.
+    pub fn with_byte_budget(mut self, budget: &ByteBudget) -> Apps {
+        self.cached_sessions = budget.part(budget.limit().unwrap_or_default() / 4);
         self
     }
 
@@ -395,6 +405,7 @@ impl Apps {
             .ingest_after_turns(self.ingests_turns)
             .auto_create_session(self.creates_sessions)
             .resumable(self.is_resumable)
+            .byte_budget(&self.cached_sessions)
             .telemetry(self.telemetry);
         if let Some(limit) = self.max_llm_calls {
             builder = builder.max_llm_calls(limit);

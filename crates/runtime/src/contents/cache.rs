@@ -91,6 +91,16 @@ impl ContentsCache {
         self.extend(events, &rest, options)
     }
 
+    /// The approximate size of what the cache holds itself, in bytes: contents that differ from
+    /// those of the events, and the ids of calls.
+    pub(crate) fn bytes(&self) -> usize {
+        let contents = self.prefix.contents.iter();
+        let contents: usize = contents.map(SharedContent::own_bytes).sum();
+        let links = &self.prefix.link_index;
+        let ids = links.calls.iter().chain(&links.branches);
+        contents + ids.map(|id| id.len() + 64).sum::<usize>()
+    }
+
     /// Returns the number of settled events, which the next call need not assemble again.
     pub fn settled(&self) -> usize {
         self.prefix.count

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use retain_core::{
     ArtifactService, Clock, Ids, MemoryService, PlainSessionLog, RandomIds, SessionLog,
-    SessionService, SystemClock,
+    SessionService, SystemClock, budget::ByteBudget,
 };
 
 use super::{
@@ -39,6 +39,7 @@ pub struct RunnerBuilder {
     ids: Arc<dyn Ids>,
     session_cache: usize,
     cached_bytes: usize,
+    byte_budget: ByteBudget,
     idle_limit: Duration,
     tool_time_limit: Duration,
     host: Option<Arc<Scheduler>>,
@@ -63,6 +64,7 @@ impl Default for RunnerBuilder {
             ids: Arc::new(RandomIds),
             session_cache: 256,
             cached_bytes: 256 * 1024 * 1024,
+            byte_budget: ByteBudget::default(),
             idle_limit: Duration::from_secs(600),
             tool_time_limit: Duration::from_secs(600),
             host: None,
@@ -161,6 +163,13 @@ impl RunnerBuilder {
         self
     }
 
+    /// Counts the cached sessions against this budget, which evicts them when other work needs room.
+    /// Several runners can share it. By default only the limits of the cache itself apply.
+    pub fn byte_budget(mut self, budget: &ByteBudget) -> Self {
+        self.byte_budget = budget.clone();
+        self
+    }
+
     /// Sets how long a run keeps its lease while its caller does not ask for the next event, or
     /// while a tool blocks its thread. After that, the lease expires and another run may take the
     /// session. The default is 10 minutes.
@@ -242,7 +251,11 @@ impl RunnerBuilder {
                 is_resumable: self.is_resumable,
                 clock: self.clock,
                 ids: self.ids,
-                session_cache: SessionCache::new(cached_sessions, self.cached_bytes),
+                session_cache: SessionCache::new(
+                    cached_sessions,
+                    self.cached_bytes,
+                    &self.byte_budget,
+                ),
                 tool_time_limit: self.tool_time_limit,
                 host: self.host,
                 max_llm_calls: self.max_llm_calls,

@@ -91,7 +91,7 @@ struct Inner {
     is_resumable: bool,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
-    session_cache: SessionCache,
+    session_cache: Arc<SessionCache>,
     leases: Arc<Leases>,
     active_runs: ActiveRuns,
     tool_time_limit: Duration,

@@ -2,22 +2,30 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use lru::LruCache;
-use retain_core::{Content, Event, Json, JsonMap, Part, Session, SessionKey};
+use retain_core::{
+    Event, Json, JsonMap, Session, SessionKey,
+    budget::{BudgetUse, ByteBudget, EvictBytes, Meter, Reservation, json_cost},
+};
 
 use crate::contents::ContentsCache;
 
 /// Each agent's assembled contents.
 pub(crate) type ContentsByAgent = HashMap<String, ContentsCache>;
 
-/// Recently used sessions, bounded in number and in bytes.
+/// Bytes of a cached session besides its content.
+const SESSION_BYTES: usize = 1024;
+
+/// Recently used sessions, bounded in number and in bytes. They also count against the budget of
+/// the process, which evicts them when requests need room.
 #[derive(Debug)]
 pub(crate) struct SessionCache {
     max_sessions: usize,
     max_bytes: usize,
+    budget: ByteBudget,
     entries: Mutex<CacheEntries>,
 }
 
@@ -31,27 +39,43 @@ struct CacheEntries {
 struct CachedSession {
     session: Session,
     assembled: ContentsByAgent,
-    /// The session's approximate size in bytes.
+    /// The approximate size of the session's events in bytes.
+    event_bytes: usize,
+    /// The approximate size of everything.
     bytes: usize,
+    /// Shared with the runs that use the session.
+    reservation: Arc<Reservation>,
 }
 
 impl SessionCache {
-    pub(crate) fn new(max_sessions: usize, max_bytes: usize) -> SessionCache {
-        SessionCache {
-            max_sessions,
-            max_bytes,
-            entries: Mutex::new(CacheEntries {
-                sessions: LruCache::unbounded(),
-                bytes: 0,
-            }),
-        }
+    pub(crate) fn new(
+        max_sessions: usize,
+        max_bytes: usize,
+        budget: &ByteBudget,
+    ) -> Arc<SessionCache> {
+        Arc::new_cyclic(|cache: &Weak<SessionCache>| {
+            budget.register(cache.clone());
+            SessionCache {
+                max_sessions,
+                max_bytes,
+                budget: budget.clone(),
+                entries: Mutex::new(CacheEntries {
+                    sessions: LruCache::unbounded(),
+                    bytes: 0,
+                }),
+            }
+        })
     }
 
     /// Returns the cached session and its assembled contents. Moves the contents out of the cache,
-    /// so that only the caller has them.
+    /// so that only the caller has them. The session counts against the budget until the caller's
+    /// request ends, even if it is evicted meanwhile.
     pub(crate) fn get(&self, key: &SessionKey) -> Option<(Session, ContentsByAgent)> {
         let mut entries = self.lock();
         let cached = entries.sessions.get_mut(key)?;
+        if let Some(meter) = Meter::current() {
+            meter.hold(Arc::clone(&cached.reservation));
+        }
         Some((
             cached.session.clone(),
             std::mem::take(&mut cached.assembled),
@@ -62,24 +86,53 @@ impl SessionCache {
     /// used sessions if necessary.
     pub(crate) fn put(&self, key: SessionKey, mut session: Session, assembled: ContentsByAgent) {
         session.state.clear_temp_keys();
+        let event_bytes = self.event_bytes(&key, &session);
+        let assembled_bytes: usize = assembled.values().map(ContentsCache::bytes).sum();
+        let state_bytes: usize = session.state.iter().map(entry_bytes).sum();
+        let bytes = SESSION_BYTES + event_bytes + state_bytes + assembled_bytes;
         let mut entries = self.lock();
-        let bytes = entries.bytes_of(&key, &session);
         entries.remove(&key);
         if self.max_sessions == 0 || bytes > self.max_bytes {
             return;
         }
+        while entries.sessions.len() >= self.max_sessions || entries.bytes > self.max_bytes - bytes
+        {
+            entries.evict_oldest();
+        }
+        let Some(reservation) = self.reserve(&mut entries, bytes) else {
+            return;
+        };
         entries.bytes += bytes;
         let cached = CachedSession {
             session,
             assembled,
+            event_bytes,
             bytes,
+            reservation: Arc::new(reservation),
         };
         entries.sessions.put(key, cached);
-        while (entries.sessions.len() > self.max_sessions || entries.bytes > self.max_bytes)
-            && let Some((_, evicted)) = entries.sessions.pop_lru()
-        {
-            entries.bytes -= evicted.bytes;
+    }
+
+    /// Reserves bytes of the budget, at the expense of the other sessions in this cache.
+    fn reserve(&self, entries: &mut CacheEntries, bytes: usize) -> Option<Reservation> {
+        let mut reservation = self.budget.empty(BudgetUse::Sessions);
+        while reservation.try_grow_cache(bytes).is_err() {
+            entries.evict_oldest()?;
         }
+        Some(reservation)
+    }
+
+    /// Returns the approximate size of a session's events. Counts only events added since the
+    /// session was last cached, without holding the lock.
+    fn event_bytes(&self, key: &SessionKey, session: &Session) -> usize {
+        let counted = self.lock().sessions.peek(key).map(|cached| {
+            let count = cached.session.events.len();
+            (count, cached.event_bytes)
+        });
+        let counted = counted.filter(|(count, _)| *count <= session.events.len());
+        let (from, bytes) = counted.unwrap_or_default();
+        let new = (from..session.events.len()).filter_map(|at| session.events.get(at));
+        bytes + new.map(event_bytes).sum::<usize>()
     }
 
     /// Evicts a session.
@@ -92,53 +145,54 @@ impl SessionCache {
     }
 }
 
-impl CacheEntries {
-    /// Returns a session's approximate size. Counts only events added since the session was last
-    /// cached.
-    fn bytes_of(&self, key: &SessionKey, session: &Session) -> usize {
-        let cached = self.sessions.peek(key);
-        let cached = cached.filter(|cached| cached.session.events.len() <= session.events.len());
-        let (from, bytes) =
-            cached.map_or((0, 0), |cached| (cached.session.events.len(), cached.bytes));
-        let new = (from..session.events.len()).filter_map(|at| session.events.get(at));
-        bytes + new.map(event_bytes).sum::<usize>()
+impl EvictBytes for SessionCache {
+    fn evict_bytes(&self, bytes: usize) {
+        let mut entries = self.lock();
+        let goal = entries.bytes.saturating_sub(bytes);
+        while entries.bytes > goal && entries.evict_oldest().is_some() {}
     }
+}
 
+impl CacheEntries {
     fn remove(&mut self, key: &SessionKey) {
         if let Some(cached) = self.sessions.pop(key) {
             self.bytes -= cached.bytes;
         }
     }
+
+    /// Evicts the least recently used session; `None` if there is none.
+    fn evict_oldest(&mut self) -> Option<()> {
+        let (_, evicted) = self.sessions.pop_lru()?;
+        self.bytes -= evicted.bytes;
+        Some(())
+    }
 }
 
-/// Returns an event's approximate size: the struct, and the texts and data in it.
+/// Returns an event's approximate size. Its text has every field, also those that Retain does not
+/// know. About half of its values are fields of the struct.
 fn event_bytes(event: &Event) -> usize {
-    let parts = event.content().map(Content::parts).unwrap_or_default();
-    let part_bytes = |part: &Part| {
-        let text = part.text.as_ref().map_or(0, String::len);
-        let data = part
-            .inline_data
-            .as_ref()
-            .and_then(|blob| blob.data.as_ref());
-        let answer = part.function_response.as_ref();
-        let answer = answer.and_then(|answer| answer.response.as_ref());
-        size_of::<Part>() + text + data.map_or(0, |data| data.len()) + answer.map_or(0, map_bytes)
-    };
-    let delta = map_bytes(&event.actions.state_delta);
-    size_of::<Event>() + delta + parts.iter().map(part_bytes).sum::<usize>()
+    let text = event.to_json().unwrap_or_default();
+    let values = json_cost(text.as_bytes()) - text.len();
+    size_of::<Event>() + text.len() + values / 2
+}
+
+fn entry_bytes((key, value): (&str, &Json)) -> usize {
+    /// A key of a map, its allocation, and its place in the map's index.
+    const ENTRY_BYTES: usize = 96;
+    ENTRY_BYTES + key.len() + json_bytes(value)
 }
 
 fn map_bytes(map: &JsonMap) -> usize {
-    map.iter()
-        .map(|(key, value)| key.len() + json_bytes(value))
-        .sum()
+    map.iter().map(entry_bytes).sum()
 }
 
 fn json_bytes(value: &Json) -> usize {
+    /// The allocation of a list or map.
+    const ALLOCATION_BYTES: usize = 64;
     let entries = match value {
         Json::String(text) => text.len(),
-        Json::Array(items) => items.iter().map(json_bytes).sum(),
-        Json::Object(map) => map_bytes(map),
+        Json::Array(items) => ALLOCATION_BYTES + items.iter().map(json_bytes).sum::<usize>(),
+        Json::Object(map) => ALLOCATION_BYTES + map_bytes(map),
         Json::Null | Json::Bool(_) | Json::Number(_) => 0,
     };
     size_of::<Json>() + entries
@@ -162,7 +216,7 @@ mod tests {
 
     #[test]
     fn least_recently_used_session_is_evicted_first() {
-        let cache = SessionCache::new(2, usize::MAX);
+        let cache = SessionCache::new(2, usize::MAX, &ByteBudget::default());
         for id in ["a", "b", "a", "c"] {
             cache.put(key(id), session(id, 1), ContentsByAgent::new());
         }
@@ -173,29 +227,99 @@ mod tests {
 
     #[test]
     fn session_cache_is_bounded_by_bytes() {
-        let one = event_bytes(&Event::user_text("x"));
-        let cache = SessionCache::new(10, 10 * one);
+        let size = |events| SESSION_BYTES + events * event_bytes(&Event::user_text("x"));
+        let cache = SessionCache::new(10, size(10), &ByteBudget::default());
         cache.put(key("a"), session("a", 6), ContentsByAgent::new());
         cache.put(key("b"), session("b", 6), ContentsByAgent::new());
         assert!(cache.get(&key("a")).is_none());
         cache.put(key("b"), session("b", 10), ContentsByAgent::new());
         assert_eq!(
             cache.lock().bytes,
-            10 * one,
+            size(10),
             "only the new events were added to the size"
         );
         cache.put(key("b"), session("b", 11), ContentsByAgent::new());
         assert!(cache.get(&key("b")).is_none());
         assert_eq!(cache.lock().bytes, 0);
         let mut big = session("c", 1);
-        big.events.push(2, Event::user_text("x".repeat(20 * one)));
+        big.events.push(2, Event::user_text("x".repeat(size(20))));
         cache.put(key("c"), big, ContentsByAgent::new());
         assert!(cache.get(&key("c")).is_none());
     }
 
+    /// Sessions with 100 kB each in another place.
+    fn large_sessions() -> [(&'static str, Session); 5] {
+        let large = || Json::from("x".repeat(100_000));
+        let mut state = session("state", 1);
+        state.state.set("k", large());
+        let with_event = |id, json: String| {
+            let mut session = session(id, 0);
+            session.events.push(1, Event::from_json(&json).unwrap());
+            session
+        };
+        let event = |fields: String| {
+            format!(r#"{{"id":"e","author":"a","invocationId":"i","timestamp":1.0,{fields}}}"#)
+        };
+        let large = large();
+        let call = format!(
+            r#""content":{{"parts":[{{"functionCall":{{"name":"f","args":{{"k":{large}}}}}}}]}}"#
+        );
+        let metadata = format!(r#""customMetadata":{{"k":{large}}}"#);
+        let unknown = format!(r#""newerField":{large}"#);
+        let lists = format!(r#""customMetadata":{{"k":[{}1]}}"#, "[],".repeat(1_000));
+        [
+            ("state", state),
+            ("call", with_event("call", event(call))),
+            ("metadata", with_event("metadata", event(metadata))),
+            ("unknown", with_event("unknown", event(unknown))),
+            ("lists", with_event("lists", event(lists))),
+        ]
+    }
+
+    #[test]
+    fn size_of_a_cached_session_includes_state_arguments_metadata_and_unknown_fields() {
+        for (place, session) in large_sessions() {
+            let cache = SessionCache::new(10, usize::MAX, &ByteBudget::default());
+            cache.put(key(place), session, ContentsByAgent::new());
+            let least = if place == "lists" { 80_000 } else { 100_000 };
+            assert!(
+                cache.lock().bytes >= least,
+                "{place}: {}",
+                cache.lock().bytes
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn cached_sessions_count_against_the_budget_until_their_runs_end() {
+        let budget = ByteBudget::new(1024 * 1024);
+        let parts = [budget.part(250_000), budget.part(250_000)];
+        let caches = parts
+            .each_ref()
+            .map(|part| SessionCache::new(10, usize::MAX, part));
+        for (place, session) in large_sessions() {
+            caches[0].put(key(place), session, ContentsByAgent::new());
+        }
+        let cached = budget.used_for(BudgetUse::Sessions);
+        assert!((100_000..250_000).contains(&cached), "{cached}");
+        let run = Meter::new(&budget, BudgetUse::Requests);
+        let last = run.scope(async { caches[0].get(&key("lists")) }).await;
+        assert!(last.is_some());
+        // Requests win over caches, but a session that a run uses still counts.
+        let request = budget
+            .part(usize::MAX)
+            .try_reserve(BudgetUse::Requests, 850_000);
+        let held = budget.used_for(BudgetUse::Sessions);
+        assert!(request.is_ok() && held > 0 && caches[0].get(&key("unknown")).is_none());
+        drop(run);
+        drop(request);
+        caches[0].evict_bytes(usize::MAX);
+        assert_eq!(budget.used(), 0);
+    }
+
     #[test]
     fn session_cache_does_not_keep_temp_keys() {
-        let cache = SessionCache::new(10, usize::MAX);
+        let cache = SessionCache::new(10, usize::MAX, &ByteBudget::default());
         let mut session = session("a", 1);
         session.state.set("temp:x", 1);
         session.state.set("x", 1);
