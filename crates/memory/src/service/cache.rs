@@ -6,7 +6,7 @@
 use std::{
     collections::HashSet,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
         atomic::{AtomicI64, AtomicUsize, Ordering},
     },
 };
@@ -14,6 +14,7 @@ use std::{
 use lru::LruCache;
 use retain_core::{
     MemoryChanges, MemoryError, MemoryMark, MemoryRecord, MemoryRows, MemoryScope, MemoryStore,
+    budget::{BudgetUse, ByteBudget, EvictBytes, Meter, Reservation},
 };
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
@@ -40,6 +41,9 @@ pub(super) struct ScopeView {
     /// The revision of the view. It has its own lock, so that reading it never waits for a refresh.
     mark: Mutex<MemoryMark>,
     bytes: AtomicUsize,
+    /// Counts the view against the budget, also after the cache has evicted it, while a search
+    /// uses it.
+    reservation: Mutex<Reservation>,
     /// Number of entries without an embedding.
     unembedded: AtomicUsize,
     first_expiry_us: AtomicI64,
@@ -48,12 +52,13 @@ pub(super) struct ScopeView {
 type RefreshLock = Arc<tokio::sync::Mutex<()>>;
 
 impl ScopeView {
-    fn new(models: IndexConfig<'_>) -> ScopeView {
+    fn new(models: IndexConfig<'_>, budget: &ByteBudget) -> ScopeView {
         ScopeView {
             refresh_lock: RefreshLock::default(),
             view: RwLock::new(View::new(models)),
             mark: Mutex::default(),
             bytes: AtomicUsize::new(EMPTY_BYTES),
+            reservation: Mutex::new(budget.empty(BudgetUse::MemoryIndexes)),
             unembedded: AtomicUsize::new(0),
             first_expiry_us: AtomicI64::new(i64::MAX),
         }
@@ -70,6 +75,12 @@ impl ScopeView {
 
     fn write(&self) -> RwLockWriteGuard<'_, View> {
         self.view.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reservation(&self) -> MutexGuard<'_, Reservation> {
+        self.reservation
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn mark(&self) -> MemoryMark {
@@ -95,6 +106,11 @@ impl ScopeView {
         let view = self.read();
         let bytes = EMPTY_BYTES + view.bytes();
         self.bytes.store(bytes, Ordering::Relaxed);
+        let mut reservation = self.reservation();
+        let reserved = reservation.bytes();
+        reservation.force_grow(bytes.saturating_sub(reserved));
+        reservation.shrink_to(bytes);
+        drop(reservation);
         self.unembedded.store(view.unembedded(), Ordering::Relaxed);
         let first_expiry_us = view.first_expiry_us().unwrap_or(i64::MAX);
         self.first_expiry_us
@@ -123,33 +139,49 @@ impl ScopeView {
 pub(super) struct Views {
     cached: Mutex<CachedViews>,
     limit: usize,
+    budget: ByteBudget,
 }
 
 type CachedViews = LruCache<MemoryScope, Arc<ScopeView>>;
 
 impl Views {
-    pub(super) fn new(limit: usize) -> Views {
-        Views {
-            cached: Mutex::new(LruCache::unbounded()),
-            limit,
-        }
+    pub(super) fn new(limit: usize, budget: &ByteBudget) -> Arc<Views> {
+        Arc::new_cyclic(|views: &Weak<Views>| {
+            budget.register(views.clone());
+            Views {
+                cached: Mutex::new(LruCache::unbounded()),
+                limit,
+                budget: budget.clone(),
+            }
+        })
     }
 
     fn cached(&self) -> MutexGuard<'_, CachedViews> {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates an empty cache with the same limit.
-    pub(super) fn new_empty(&self) -> Views {
-        Views::new(self.limit)
+    /// Creates an empty cache with the same limit and budget.
+    pub(super) fn new_empty(&self) -> Arc<Views> {
+        Views::new(self.limit, &self.budget)
+    }
+
+    /// Creates an empty cache with another limit and the same budget.
+    pub(super) fn with_limit(&self, limit: usize) -> Arc<Views> {
+        Views::new(limit, &self.budget)
+    }
+
+    /// Creates an empty cache with the same limit that counts against `budget`.
+    pub(super) fn with_budget(&self, budget: &ByteBudget) -> Arc<Views> {
+        Views::new(self.limit, budget)
     }
 
     fn get(&self, scope: &MemoryScope, models: IndexConfig<'_>) -> Arc<ScopeView> {
         let mut cached = self.cached();
-        let view = cached.get_or_insert_mut_ref(scope, || Arc::new(ScopeView::new(models)));
+        let view =
+            cached.get_or_insert_mut_ref(scope, || Arc::new(ScopeView::new(models, &self.budget)));
         if view.view.is_poisoned() {
             // A panic may have left the view incomplete: rebuild it.
-            *view = Arc::new(ScopeView::new(models));
+            *view = Arc::new(ScopeView::new(models, &self.budget));
         }
         Arc::clone(view)
     }
@@ -217,7 +249,7 @@ impl Views {
             if mark.generation == 0 {
                 // The scope does not exist or was erased: cache nothing.
                 self.evict(scope);
-                return Ok(Arc::new(ScopeView::new(models)));
+                return Ok(Arc::new(ScopeView::new(models, &self.budget)));
             }
             let shared = self.get(scope, models);
             if shared.is_at(mark) {
@@ -228,6 +260,7 @@ impl Views {
                 scope,
                 models,
                 shared: &shared,
+                budget: &self.budget,
                 guard: Arc::new(Arc::clone(&shared.refresh_lock).lock_owned().await),
             };
             if !shared.is_at(mark) {
@@ -251,6 +284,7 @@ struct ViewRefresh<'a> {
     scope: &'a MemoryScope,
     models: IndexConfig<'a>,
     shared: &'a Arc<ScopeView>,
+    budget: &'a ByteBudget,
     /// The lock. A blocking task shares it, because the task outlives a cancelled caller, and the
     /// next refresh must wait for the task.
     guard: Arc<OwnedMutexGuard<()>>,
@@ -272,7 +306,7 @@ impl ViewRefresh<'_> {
                 // Changes during the read come after this mark; the next refresh reads them.
                 let mark = self.store.mark(self.scope).await?;
                 // Concurrent searches must not see a half-built view.
-                let fresh = Arc::new(ScopeView::new(self.models));
+                let fresh = Arc::new(ScopeView::new(self.models, self.budget));
                 let build = ViewRefresh {
                     shared: &fresh,
                     guard: Arc::clone(&self.guard),
@@ -281,6 +315,7 @@ impl ViewRefresh<'_> {
                 build.load_after(mark, 0).await?;
                 let built = std::mem::take(&mut *fresh.write());
                 *self.shared.write() = built;
+                std::mem::swap(&mut *self.shared.reservation(), &mut *fresh.reservation());
                 self.shared.set_mark(fresh.mark());
                 Ok(())
             }
@@ -293,7 +328,8 @@ impl ViewRefresh<'_> {
             return Ok(());
         }
         let rows = MemoryRows::Numbered(seqs.clone());
-        let records = self.rows(rows).await?;
+        let page = Meter::part(BudgetUse::MemoryIndexes);
+        let records = page.scope(self.rows(rows)).await?;
         let existing: HashSet<u64> = records.iter().map(|it| it.info.seq).collect();
         let removed = seqs.into_iter().filter(|seq| !existing.contains(seq));
         self.apply(records, removed.collect()).await
@@ -301,13 +337,20 @@ impl ViewRefresh<'_> {
 
     /// Reads all entries after the sequence number `after`, then sets the view's mark.
     async fn load_after(&self, mut mark: MemoryMark, mut after: u64) -> Result<(), MemoryError> {
+        let mut limit = PAGE;
         loop {
-            let rows = MemoryRows::After {
-                seq: after,
-                limit: PAGE,
+            // A page counts until its entries are in the index.
+            let page = Meter::part(BudgetUse::MemoryIndexes);
+            let rows = MemoryRows::After { seq: after, limit };
+            let records = match page.scope(self.rows(rows)).await {
+                // Large entries fit in smaller pages.
+                Err(MemoryError::OverBudget(_)) if limit > 1 => {
+                    limit = (limit / 8).max(1);
+                    continue;
+                }
+                records => records?,
             };
-            let records = self.rows(rows).await?;
-            let is_last = records.len() < PAGE;
+            let is_last = records.len() < limit;
             after = records.last().map_or(after, |record| record.info.seq);
             self.apply(records, Vec::new()).await?;
             if is_last {
@@ -330,6 +373,9 @@ impl ViewRefresh<'_> {
         records: Vec<MemoryRecord>,
         removed: Vec<u64>,
     ) -> Result<(), MemoryError> {
+        let bytes = records.iter().map(estimate_indexed_bytes).sum();
+        let reserved = self.budget.reserve(BudgetUse::MemoryIndexes, bytes).await?;
+        self.shared.reservation().merge(reserved);
         let (shared, guard) = (Arc::clone(self.shared), Arc::clone(&self.guard));
         let (language, table) = (self.models.language, self.models.table);
         let embedder = self.models.embedder.map(|(id, dims)| (id.to_owned(), dims));
@@ -348,10 +394,43 @@ impl ViewRefresh<'_> {
                 let chunk = records.by_ref().take(INSERTS_PER_LOCK);
                 chunk.for_each(|record| view.insert(record, models, &mut terms));
             }
+            shared.measure();
             drop(guard);
         })
         .await
     }
+}
+
+impl EvictBytes for Views {
+    fn evict_bytes(&self, bytes: usize) {
+        let mut evicted = Vec::new();
+        let mut cached = self.cached();
+        let mut size = 0;
+        while size < bytes
+            && let Some((_, view)) = cached.pop_lru()
+        {
+            size += view.bytes.load(Ordering::Relaxed);
+            evicted.push(view);
+        }
+        // Dropping a large view takes long, so the lock is released first.
+        drop(cached);
+    }
+}
+
+/// Estimates the size of an entry in the index before it is built.
+fn estimate_indexed_bytes(record: &MemoryRecord) -> usize {
+    /// The vector of an entry, its fields and its place in the tables.
+    const ENTRY_BYTES: usize = 1024;
+    let texts = record.content.parts().iter();
+    let text: usize = texts
+        .map(|part| part.text.as_ref().map_or(0, String::len))
+        .sum();
+    let vectors = [&record.vectors.fixed, &record.vectors.embedding];
+    let vectors = vectors
+        .into_iter()
+        .flatten()
+        .map(|vector| vector.bytes.len());
+    ENTRY_BYTES + 2 * text + vectors.sum::<usize>()
 }
 
 /// Runs CPU-bound work without blocking other tasks of the executor.

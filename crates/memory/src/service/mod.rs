@@ -31,6 +31,7 @@ use retain_core::{
     MemoryBatch, MemoryEdit, MemoryEntry, MemoryError, MemoryKind, MemoryLimits, MemoryRecord,
     MemoryRows, MemoryScope, MemoryService, MemoryStatistics, MemoryStore, MemoryUpdate, NewMemory,
     PreparedMemory, RandomIds, RepeatPolicy, SearchMemoryResponse, Session, SystemClock,
+    budget::ByteBudget,
 };
 
 use crate::{MemoryQuery, index::Language};
@@ -133,7 +134,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             language: Language::default(),
             embedder: None,
             embedding: Arc::default(),
-            views: Arc::new(Views::new(CACHE_BYTES)),
+            views: Views::new(CACHE_BYTES, &ByteBudget::default()),
             last_sweep_us: Arc::new(AtomicI64::new(i64::MIN)),
             last_eviction_us: Arc::new(AtomicI64::new(i64::MIN)),
         }
@@ -174,14 +175,14 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     /// them an entry is 256 bytes smaller, and only words, times and an embedder find entries.
     pub fn with_static_vectors(mut self, is_enabled: bool) -> Self {
         self.has_word_vectors = is_enabled;
-        self.views = Arc::new(self.views.new_empty());
+        self.views = self.views.new_empty();
         self
     }
 
     /// Sets the language of the stemmer, with which `floor` finds `floors` (default: English).
     pub fn with_language(mut self, language: Language) -> Self {
         self.language = language;
-        self.views = Arc::new(self.views.new_empty());
+        self.views = self.views.new_empty();
         self
     }
 
@@ -191,14 +192,23 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         self.embedder = Some(embedder);
         // Clones of this service keep their embedder and its tasks.
         self.embedding = Arc::default();
-        self.views = Arc::new(self.views.new_empty());
+        self.views = self.views.new_empty();
         self
     }
 
     /// Sets the maximum size of the index cache in bytes, approximately (default: 512 MiB). The
     /// most recently used index stays, whatever its size.
     pub fn with_cache_bytes(mut self, bytes: usize) -> Self {
-        self.views = Arc::new(Views::new(bytes));
+        self.views = self.views.with_limit(bytes);
+        self
+    }
+
+    /// Limits the indexes, including those in use, to half of `budget`. They count against it, and
+    /// requests evict them. A search whose index does not fit waits, and then fails with
+    /// [`MemoryError::OverBudget`].
+    pub fn with_byte_budget(mut self, budget: &ByteBudget) -> Self {
+        let indexes = budget.part(budget.limit().unwrap_or_default() / 2);
+        self.views = self.views.with_budget(&indexes);
         self
     }
 

@@ -1,7 +1,9 @@
 //! Searches and lists with all options, and the cache of indexes.
 
 use retain_core::{
-    Event, Forget, Json, JsonMap, MemoryFilter, MemoryKind, MemoryService as _, OriginKind,
+    Event, Forget, Json, JsonMap, MemoryError, MemoryFilter, MemoryKind, MemoryService as _,
+    OriginKind,
+    budget::{BudgetUse, ByteBudget},
 };
 use retain_memory::{
     IngestOptions, ListMemories, MemoryQuery, StoreMemoryService, index::Language,
@@ -150,6 +152,42 @@ async fn index_cache_stays_within_its_size_limit() {
         assert_eq!(found.memories.len(), 1);
         assert_eq!(memory.cache_size().0, 1);
     }
+}
+
+/// Adds a session of this many events and returns whether a search gets its index.
+async fn can_search(memory: &InMemory, user: &str, events: usize) -> Result<(), MemoryError> {
+    let texts = (0..events).map(|number| Event::user_text(format!("apples {number}")));
+    let mut session = session_with("s1", texts.collect());
+    session.user_id = user.to_owned();
+    memory.add_session_to_memory(&session).await.unwrap();
+    memory.search_memory("app", user, "apples").await.map(drop)
+}
+
+#[tokio::test(start_paused = true)]
+async fn indexes_count_against_the_budget_and_requests_evict_them() {
+    let budget = ByteBudget::new(4_000_000);
+    let (memory, _) = in_memory();
+    let memory = memory.with_byte_budget(&budget);
+    for user in ["ada", "grace"] {
+        can_search(&memory, user, 200).await.unwrap();
+    }
+    let (count, bytes) = memory.cache_size();
+    assert_eq!(
+        (count, budget.used_for(BudgetUse::MemoryIndexes)),
+        (2, bytes)
+    );
+    // An index that does not fit into half of the budget is not built.
+    let refused = can_search(&memory, "hedy", 3000).await;
+    assert!(
+        matches!(refused, Err(MemoryError::OverBudget(_))),
+        "{refused:?}"
+    );
+    assert!(budget.used() <= 2_000_000, "{budget:?}");
+    can_search(&memory, "ada", 200).await.unwrap();
+    let request = budget.try_reserve(BudgetUse::Requests, 3_990_000);
+    assert!(request.is_ok() && memory.cache_size().0 == 0);
+    drop(request);
+    can_search(&memory, "ada", 200).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
