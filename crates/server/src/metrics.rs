@@ -10,6 +10,8 @@ use std::{
     time::Duration,
 };
 
+use retain_core::budget::{BudgetUse, ByteBudget};
+
 /// Upper bounds of the histogram's buckets: in microseconds, and in seconds as the label's text.
 const RANGES: [(u64, &str); 12] = [
     (500, "0.0005"),
@@ -171,6 +173,45 @@ impl Metrics {
     }
 }
 
+/// Writes the use of the memory budget; nothing if there is no limit.
+pub(crate) fn budget_text(budget: &ByteBudget) -> String {
+    let mut text = String::new();
+    let Some(limit) = budget.limit() else {
+        return text;
+    };
+    let name = "retain_memory_limit_bytes";
+    write_header(&mut text, name, "gauge", "The memory limit of the server.");
+    let _ = writeln!(text, "{name} {limit}");
+    let name = "retain_memory_reserved_bytes";
+    write_header(
+        &mut text,
+        name,
+        "gauge",
+        "Memory reserved below the limit, by use.",
+    );
+    for kind in BudgetUse::ALL {
+        let (label, used) = (kind.name(), budget.used_for(kind));
+        let _ = writeln!(text, "{name}{{use=\"{label}\"}} {used}");
+    }
+    let name = "retain_memory_waits_total";
+    write_header(
+        &mut text,
+        name,
+        "counter",
+        "Waits for memory below the limit.",
+    );
+    let _ = writeln!(text, "{name} {}", budget.waits());
+    let name = "retain_memory_rejections_total";
+    write_header(
+        &mut text,
+        name,
+        "counter",
+        "Work refused at the memory limit.",
+    );
+    let _ = writeln!(text, "{name} {}", budget.rejections());
+    text
+}
+
 fn write_header(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
@@ -178,6 +219,22 @@ fn write_header(text: &mut String, name: &str, kind: &str, help: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn metrics_show_the_use_of_the_memory_budget() {
+        let budget = ByteBudget::new(1 << 20);
+        let _held = budget.try_reserve(BudgetUse::Streams, 5000).unwrap();
+        let text = budget_text(&budget);
+        for line in [
+            "retain_memory_limit_bytes 1048576",
+            "retain_memory_reserved_bytes{use=\"streams\"} 5000",
+            "retain_memory_reserved_bytes{use=\"sessions\"} 0",
+            "retain_memory_rejections_total 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        assert_eq!(budget_text(&ByteBudget::default()), "");
+    }
 
     #[test]
     fn histogram_buckets_are_cumulative() {

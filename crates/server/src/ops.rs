@@ -12,6 +12,7 @@ use axum::{
 use crate::{
     failures::reasons,
     guard::{Guards, Scope},
+    metrics::budget_text,
     routes::{Access, Routes},
     services::Shared,
 };
@@ -54,7 +55,7 @@ async fn metrics(
     Extension(guards): Extension<Arc<Guards>>,
 ) -> impl IntoResponse {
     let (runs, maintenance) = (server.apps.runs(), &server.maintenance_status);
-    let text = guards.metrics.text(&[
+    let mut text = guards.metrics.text(&[
         (
             "retain_runs_total",
             "counter",
@@ -110,6 +111,7 @@ async fn metrics(
             maintenance.swept_sessions(),
         ),
     ]);
+    text.push_str(&budget_text(guards.memory.budget()));
     let content_type = "text/plain; version=0.0.4; charset=utf-8";
     ([(header::CONTENT_TYPE, content_type)], text)
 }

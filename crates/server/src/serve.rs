@@ -17,7 +17,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{guard::Guards, services::Server, shutdown::Phase, timed_socket::TimedSocket};
+use crate::{
+    guard::{Guards, count_connection},
+    services::Server,
+    shutdown::Phase,
+    timed_socket::TimedSocket,
+};
 
 /// How long to wait until interrupted streams have sent their last frame.
 const LAST_FRAME_TIMEOUT: Duration = Duration::from_secs(2);
@@ -126,7 +131,7 @@ impl Connection {
             guards,
             permit: _permit,
         } = self;
-        let _counted = guards.metrics.connection();
+        let _counted = (guards.metrics.connection(), count_connection(&guards));
         // Disable Nagle's algorithm, which would delay events.
         let _ = socket.set_nodelay(true);
         let limits = guards.limits;

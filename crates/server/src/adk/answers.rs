@@ -32,7 +32,7 @@ pub(super) fn event_text(event: &Event) -> Result<String, AdkError> {
     if event.node_info.is_none() && text.pop() == Some('}') {
         text.push_str(r#","nodeInfo":{"path":""}}"#);
     }
-    Ok(redact::redacted(text))
+    Ok(redact::redacted(text)?)
 }
 
 /// Encodes a list of events as JSON.
@@ -70,7 +70,7 @@ fn session_object(
     let state: JsonMap = state.to_delta();
     let state = Json::from(state).to_json();
     let state = state.map_err(|error| AdkError::internal(&error))?;
-    let state = redact::redacted(state);
+    let state = redact::redacted(state)?;
     let (id, app, user) = (quoted(id), quoted(app), quoted(user));
     let time = Json::from(last_update_time);
     Ok(format!(

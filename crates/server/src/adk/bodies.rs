@@ -1,18 +1,25 @@
 //! Reads the JSON body of a request, validates it against ADK's table, and gives access to its
 //! fields.
 
+use std::sync::Arc;
+
 use axum::{
     body::Bytes,
     extract::{FromRequest as _, Request},
     http::{StatusCode, header},
 };
-use retain_core::{Content, Event, Json, JsonError, JsonMap, Part, adk::ValueType};
+use retain_core::{
+    Content, Event, Json, JsonError, JsonMap, Part,
+    adk::ValueType,
+    budget::{Meter, parsed_body_cost},
+};
 
 use super::{
     errors::AdkError,
     json_error,
-    validate::{Checker, Problem},
+    validate::{Checker, Problem, shorten},
 };
+use crate::guard::Guards;
 
 /// The body that a route expects.
 #[derive(Debug, Clone, Copy)]
@@ -28,14 +35,40 @@ pub(super) struct ExpectedBody {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Body(JsonMap);
 
+impl ExpectedBody {
+    fn required(value: &'static ValueType) -> ExpectedBody {
+        ExpectedBody {
+            value,
+            is_optional: false,
+            keeps_unknown: false,
+        }
+    }
+}
+
 /// Reads a required body.
 pub(super) async fn read(request: Request, value: &'static ValueType) -> Result<Body, AdkError> {
-    let expected = ExpectedBody {
-        value,
-        is_optional: false,
-        keeps_unknown: false,
-    };
+    let expected = ExpectedBody::required(value);
     Ok(read_as(request, expected).await?.unwrap_or_default())
+}
+
+/// Reads a required body that names its app and user. `check_owner` gets both, if they are texts,
+/// and rejects those of others before the rest of the body is validated.
+pub(super) async fn read_of_owner(
+    request: Request,
+    value: &'static ValueType,
+    check_owner: impl FnOnce(Option<&str>, Option<&str>) -> Result<(), AdkError>,
+) -> Result<Body, AdkError> {
+    let expected = ExpectedBody::required(value);
+    let check = |value: &Json| {
+        let Some(map) = value.as_object() else {
+            return Ok(());
+        };
+        let text = |camel, snake| map.get(camel).or_else(|| map.get(snake))?.as_str();
+        check_owner(text("appName", "app_name"), text("userId", "user_id"))
+    };
+    Ok(read_checked(request, expected, check)
+        .await?
+        .unwrap_or_default())
 }
 
 /// Reads a body; `None` if an optional one is missing or null.
@@ -43,16 +76,46 @@ pub(super) async fn read_as(
     request: Request,
     expected: ExpectedBody,
 ) -> Result<Option<Body>, AdkError> {
+    read_checked(request, expected, |_| Ok(())).await
+}
+
+/// Reads a body, checks its value and then validates it.
+async fn read_checked(
+    request: Request,
+    expected: ExpectedBody,
+    check: impl FnOnce(&Json) -> Result<(), AdkError>,
+) -> Result<Option<Body>, AdkError> {
     let is_json = is_json(&request);
+    let guards = request.extensions().get::<Arc<Guards>>().cloned();
     let bytes = Bytes::from_request(request, &()).await;
     let bytes = bytes.map_err(|error| AdkError::new(error.status(), error.body_text()))?;
-    let value = match (bytes.is_empty(), is_json) {
+    if let Some(meter) = Meter::current() {
+        meter.reserve(parsed_body_cost(&bytes)).await?;
+    }
+    let read = || {
+        let value = parse_value(&bytes, is_json)?;
+        value.as_ref().map_or(Ok(()), check)?;
+        validate(value, expected)
+    };
+    match guards {
+        Some(guards) => guards.large_work.run(bytes.len(), read).await,
+        None => read(),
+    }
+}
+
+/// Parses a body; `None` if it is empty.
+fn parse_value(bytes: &[u8], is_json: bool) -> Result<Option<Json>, AdkError> {
+    Ok(match (bytes.is_empty(), is_json) {
         (true, _) => None,
-        (false, true) => Some(parse(&bytes)?),
+        (false, true) => Some(parse(bytes)?),
         // FastAPI takes a body without a JSON content type as text, so that a page of another
         // origin cannot send JSON without a CORS preflight.
-        (false, false) => Some(Json::from(String::from_utf8_lossy(&bytes).into_owned())),
-    };
+        (false, false) => Some(Json::from(String::from_utf8_lossy(bytes).into_owned())),
+    })
+}
+
+/// Validates a body; `None` if an optional one is missing or null.
+fn validate(value: Option<Json>, expected: ExpectedBody) -> Result<Option<Body>, AdkError> {
     let value = match value {
         None | Some(Json::Null) if expected.is_optional => return Ok(None),
         None | Some(Json::Null) => return Err(missing()),
@@ -116,7 +179,7 @@ fn unreadable(place: &[Json], value: &Json, error: &JsonError) -> AdkError {
         kind: "value_error",
         loc: [&["body".into()], place].concat(),
         message: format!("Value error, {error}"),
-        input: value.clone(),
+        input: shorten(value),
         context: None,
     }])
 }

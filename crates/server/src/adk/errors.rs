@@ -5,7 +5,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use retain_core::{
-    ArtifactError, Json, JsonMap, MemoryError, SessionError, python_text::python_repr,
+    ArtifactError, Json, JsonMap, MemoryError, SessionError, budget::OverBudget,
+    python_text::python_repr,
 };
 use retain_runtime::RunError;
 
@@ -113,11 +114,18 @@ impl From<SessionError> for AdkError {
             E::Invalid { .. } | E::Import { .. } => StatusCode::BAD_REQUEST,
             E::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             E::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
+            E::OverBudget(error) => return (*error).into(),
             E::Unsupported { .. } => StatusCode::NOT_IMPLEMENTED,
             // The other variants: `Artifact`, `Corrupt`, `Open` and `Store`.
             _ => return AdkError::internal(&error),
         };
         AdkError::new(status, error.to_string())
+    }
+}
+
+impl From<OverBudget> for AdkError {
+    fn from(error: OverBudget) -> AdkError {
+        AdkError::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
     }
 }
 
@@ -127,6 +135,7 @@ impl From<ArtifactError> for AdkError {
         let status = match &error {
             E::Invalid { .. } | E::Reference { .. } => StatusCode::BAD_REQUEST,
             E::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
+            E::OverBudget(error) => return (*error).into(),
             E::NoService => StatusCode::NOT_IMPLEMENTED,
             // The other variants: `Corrupt` and `Store`.
             _ => return AdkError::internal(&error),
@@ -142,6 +151,7 @@ impl From<MemoryError> for AdkError {
             E::NoService => return AdkError::bad_request("Memory service is not configured."),
             E::InvalidInput { .. } => StatusCode::BAD_REQUEST,
             E::LimitExceeded { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            E::OverBudget(error) => return (*error).into(),
             E::Unsupported { .. } => StatusCode::NOT_IMPLEMENTED,
             // The other variants: `Corrupt` and `Backend`.
             _ => return AdkError::internal(&error),

@@ -1,7 +1,7 @@
 //! Remove internal metadata and secrets from events before they leave the server.
 
 use retain_core::Event;
-pub(super) use retain_core::redacted;
+pub(super) use retain_core::try_redacted as redacted;
 
 use crate::untrusted_input::{INTERNAL_PREFIX, public_metadata};
 

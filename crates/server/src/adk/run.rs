@@ -7,7 +7,10 @@ use axum::{
     http::{Method, StatusCode},
     response::Response,
 };
-use retain_core::adk::{ValueType, table};
+use retain_core::{
+    adk::{ValueType, table},
+    budget::Meter,
+};
 use retain_runtime::{RunConfig, RunRequest, RunStream, Runner, StreamingMode};
 
 use super::{
@@ -88,7 +91,13 @@ impl RunInput {
     async fn read(server: &Shared, request: Request) -> Result<RunInput, AdkError> {
         static BODY: ValueType = ValueType::Object(&table::RUN_AGENT_REQUEST);
         let caller = Caller::from_extensions(request.extensions());
-        let body = bodies::read(request, &BODY).await?;
+        let body = bodies::read_of_owner(request, &BODY, |app, user| {
+            let app = app_name(server, app.map(str::to_owned));
+            // A missing name is reported below.
+            let app = app.as_deref().or(caller.app.as_deref());
+            Ok(caller.check_owner(app, user.or(caller.user.as_deref()))?)
+        });
+        let body = body.await?;
         let Some(app) = app_name(server, body.text("appName")) else {
             return Err(AdkError::bad_request(
                 "app_name is required when ADK_DEFAULT_APP_NAME is not set",
@@ -127,8 +136,12 @@ impl RunInput {
         if request.message.is_none() && request.invocation_id.is_none() {
             return Err(missing_input_error(&self.runner, &user, &session).await);
         }
-        let run = self.runner.run_with(&user, Some(&session), request);
-        Ok((run.await?, self.permit))
+        let run = self.runner.run_with(&user, Some(&session), request).await?;
+        if let Some(meter) = Meter::current() {
+            // The run has begun, so it must be able to store its events.
+            meter.admit();
+        }
+        Ok((run, self.permit))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The list of a user's sessions in the form of ADK's HTTP API: states, and no events.
 
 use retain_core::{
-    EncodedSessions, Json, JsonMap, SessionError, SessionKey, StateScope, StateText,
+    EncodedSessions, Json, JsonMap, SessionError, SessionKey, StateScope, StateText, budget::charge,
 };
 
 /// The id prefixes of sessions that ADK's evaluations create; lists omit these sessions.
@@ -22,6 +22,14 @@ pub(super) fn list_text(
 ) -> Result<String, SessionError> {
     let shared = shared_state(app, user, sessions)?;
     let owner = owner_text(app, user);
+    // The text, and its copy without secrets.
+    let fixed = owner.len() + shared.len() + SESSION_BYTES;
+    let rows = sessions.rows.iter();
+    charge(
+        2 * rows
+            .map(|row| row.id.len() + row.state.len() + fixed)
+            .sum::<usize>(),
+    )?;
     let mut out = String::from("[");
     out.reserve(sessions.rows.len().min(RESERVED_MAX) * SESSION_BYTES);
     for row in sessions.rows.iter() {

@@ -49,7 +49,7 @@ async fn list_sessions(
 ) -> Result<Response, AdkError> {
     let sessions = &server.services.sessions;
     let listed = sessions.list_encoded(&app, &user).await?;
-    Ok(json_response(redacted(list_text(&app, &user, &listed)?)))
+    Ok(json_response(redacted(list_text(&app, &user, &listed)?)?))
 }
 
 async fn get_session(

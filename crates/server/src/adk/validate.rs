@@ -101,7 +101,7 @@ impl Checker {
         }
         self.problems.push(Problem {
             kind,
-            loc: self.loc.clone(),
+            loc: self.loc.iter().map(shorten).collect(),
             message: message.to_owned(),
             input: shorten(input),
             context,
@@ -335,7 +335,7 @@ impl Checker {
 }
 
 /// Returns the value itself if it is small, or else its beginning or its number of elements.
-fn shorten(input: &Json) -> Json {
+pub(super) fn shorten(input: &Json) -> Json {
     if fits(input, &mut { INPUT_MAX }) {
         return input.clone();
     }

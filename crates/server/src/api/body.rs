@@ -9,6 +9,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
+use retain_core::budget::{Meter, parsed_body_cost};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::problem::Problem;
@@ -22,8 +23,8 @@ impl<T: DeserializeOwned> FromRequest<Shared> for JsonBody<T> {
 
     async fn from_request(request: Request, server: &Shared) -> Result<JsonBody<T>, Problem> {
         let media_type = media_type(request.headers());
-        let guards = request.extensions().get::<Arc<Guards>>();
-        let limit = guards.map(|guards| guards.limits.body_bytes);
+        let guards = request.extensions().get::<Arc<Guards>>().cloned();
+        let limit = guards.as_ref().map(|guards| guards.limits.body_bytes);
         let bytes = Bytes::from_request(request, server).await;
         let bytes = bytes.map_err(|error| match error.status() {
             StatusCode::PAYLOAD_TOO_LARGE => {
@@ -40,9 +41,15 @@ impl<T: DeserializeOwned> FromRequest<Shared> for JsonBody<T> {
         }
         // A page of another origin can send other content types without a CORS preflight.
         let is_json = media_type == "application/json" || media_type.ends_with("+json");
-        match is_json {
-            true => read(&bytes),
-            false => Err(unsupported_media_type(&media_type, "application/json")),
+        if !is_json {
+            return Err(unsupported_media_type(&media_type, "application/json"));
+        }
+        if let Some(meter) = Meter::current() {
+            meter.reserve(parsed_body_cost(&bytes)).await?;
+        }
+        match guards {
+            Some(guards) => guards.large_work.run(bytes.len(), || read(&bytes)).await,
+            None => read(&bytes),
         }
     }
 }

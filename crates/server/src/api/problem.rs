@@ -7,7 +7,9 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use retain_core::{ArtifactError, Conflict, Json, JsonMap, MemoryError, SessionError};
+use retain_core::{
+    ArtifactError, Conflict, Json, JsonMap, MemoryError, SessionError, budget::OverBudget,
+};
 
 use crate::failures::log_failure;
 
@@ -159,6 +161,7 @@ impl From<SessionError> for Problem {
                 log_cause(&error);
                 problem(StatusCode::INTERNAL_SERVER_ERROR, "corrupt")
             }
+            SessionError::OverBudget(error) => error.into(),
             error @ SessionError::Full { .. } => {
                 log_cause(&error);
                 problem(StatusCode::INSUFFICIENT_STORAGE, "store_full")
@@ -175,6 +178,12 @@ impl From<SessionError> for Problem {
             }
             error => Problem::unmapped(&error),
         }
+    }
+}
+
+impl From<OverBudget> for Problem {
+    fn from(error: OverBudget) -> Problem {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", error)
     }
 }
 
@@ -211,6 +220,7 @@ impl From<MemoryError> for Problem {
                 let problem = Problem::new(status, "limit_exceeded", detail).with("what", what);
                 problem.with("limit", limit).with("found", found)
             }
+            MemoryError::OverBudget(error) => error.into(),
             error @ MemoryError::Corrupt { .. } => {
                 log_cause(&error);
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "corrupt", detail)
@@ -236,6 +246,7 @@ impl From<ArtifactError> for Problem {
                 let status = StatusCode::UNPROCESSABLE_ENTITY;
                 Problem::new(status, "artifact_reference", detail).with("uri", uri)
             }
+            ArtifactError::OverBudget(error) => error.into(),
             error @ ArtifactError::Corrupt { .. } => {
                 log_cause(&error);
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "corrupt", detail)

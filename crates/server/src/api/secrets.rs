@@ -12,7 +12,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use futures_util::TryStreamExt as _;
-use retain_core::redacted;
+use retain_core::{redacted, try_redacted};
 
 use super::problem::Problem;
 use crate::guard::Caller;
@@ -41,7 +41,10 @@ async fn redact_json(response: Response) -> Response {
         .ok()
         .and_then(|bytes| String::from_utf8(bytes.into()).ok());
     match text {
-        Some(text) => Response::from_parts(parts, Body::from(redacted(text))),
+        Some(text) => match try_redacted(text) {
+            Ok(text) => Response::from_parts(parts, Body::from(text)),
+            Err(error) => Problem::from(error).into_response(),
+        },
         None => {
             let status = StatusCode::INTERNAL_SERVER_ERROR;
             Problem::new(status, "corrupt", "failed to write the response as JSON").into_response()

@@ -6,7 +6,8 @@ use axum::{
     http::{Method, header},
     response::{IntoResponse as _, Response},
 };
-use futures_util::{StreamExt as _, stream};
+use futures_core::Stream;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use retain_core::{ExportScope, LineStream, SessionError};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -27,8 +28,8 @@ const NDJSON: &str = "application/x-ndjson";
 /// size limits keep every exported line shorter.
 const LINE_BYTES: usize = 80 * 1024 * 1024;
 
-/// Maximum number of lines in one chunk. Lines that are ready together are sent together.
-const LINES_AT_ONCE: usize = 64;
+/// Size from which a chunk is sent. Lines that are ready together are sent together.
+const CHUNK_BYTES: usize = 32 * 1024;
 
 pub(super) fn routes(api: Api) -> Api {
     const SESSION: &str = "/api/v1/apps/{app}/users/{user}/sessions/{session}/export";
@@ -118,19 +119,31 @@ async fn export(server: &Shared, scope: ExportScope) -> Result<Response, Problem
     let mut lines = server.services.sessions.export(scope);
     let first = lines.next().await.transpose()?;
     let lines = stream::iter(first.map(Ok)).chain(lines);
-    let pieces = lines.ready_chunks(LINES_AT_ONCE).map(|lines| {
-        let mut piece = String::new();
-        for line in lines {
-            let line: String = line.inspect_err(|error| {
-                log_failure(error, "export aborted");
-            })?;
-            piece.push_str(&line);
-            piece.push('\n');
-        }
-        Ok::<_, SessionError>(piece)
+    let pieces = stream::try_unfold(Box::pin(lines), |mut lines| async move {
+        let piece = next_piece(&mut lines).await;
+        let piece = piece.inspect_err(|error| log_failure(error, "export aborted"))?;
+        Ok::<_, SessionError>(piece.map(|piece| (piece, lines)))
     });
     let headers = [(header::CONTENT_TYPE, NDJSON)];
     Ok((headers, Body::from_stream(pieces)).into_response())
+}
+
+/// Waits for a line and adds those that are ready, up to the size of a chunk.
+async fn next_piece(
+    lines: &mut (impl Stream<Item = Result<String, SessionError>> + Unpin),
+) -> Result<Option<String>, SessionError> {
+    let Some(first) = lines.next().await else {
+        return Ok(None);
+    };
+    let mut piece = first?;
+    piece.push('\n');
+    while piece.len() < CHUNK_BYTES
+        && let Some(Some(line)) = lines.next().now_or_never()
+    {
+        piece.push_str(&line?);
+        piece.push('\n');
+    }
+    Ok(Some(piece))
 }
 
 async fn import(

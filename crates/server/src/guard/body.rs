@@ -1,8 +1,8 @@
-//! Limits on headers and bodies: size, encoding and speed.
+//! Limits on headers and bodies: size, encoding, speed and memory.
 
 use std::{
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use axum::{
@@ -13,6 +13,7 @@ use axum::{
 };
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::Limited;
+use retain_core::budget::{Meter, OverBudget};
 
 use super::{fault, limits::ServerLimits};
 use crate::stall_timer::StallTimer;
@@ -58,17 +59,24 @@ pub(super) fn check(request: &Request, limits: &ServerLimits) -> Result<(), Box<
     Ok(())
 }
 
-/// Wraps the body so that it fails when it is too large or arrives too slowly.
-pub(super) fn with_limits(request: Request, limits: &ServerLimits) -> Request {
+/// Wraps the body so that it fails when it is too large or arrives too slowly, and counts its
+/// bytes, unless the handler streams it.
+pub(super) fn with_limits(request: Request, limits: &ServerLimits, meter: &Meter) -> Request {
     // An empty body needs no timer.
     if request.body().is_end_stream() {
         return request;
     }
-    let limit = match is_stream(&request) {
-        true => usize::MAX,
-        false => limits.body_bytes,
-    };
-    request.map(|body| Body::new(Limited::new(TimedBody::new(body, limits), limit)))
+    let is_stream = is_stream(&request);
+    request.map(|body| {
+        let body = TimedBody::new(body, limits);
+        match is_stream {
+            true => Body::new(body),
+            false => {
+                let body = Limited::new(body, limits.body_bytes);
+                Body::new(ReservedBody::new(Body::new(body), meter.clone()))
+            }
+        }
+    })
 }
 
 /// Whether the size of the body is unlimited. The route decides, because clients choose the ids in
@@ -122,6 +130,74 @@ impl HttpBody for TimedBody {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+/// A body whose bytes are reserved as they arrive. Reading waits while the budget is used up.
+struct ReservedBody {
+    body: Body,
+    meter: Meter,
+    waiting: Option<WaitingFrame>,
+}
+
+/// A frame that waits for its bytes.
+struct WaitingFrame {
+    frame: Frame<Bytes>,
+    reserve: Pin<Box<dyn Future<Output = Result<(), OverBudget>> + Send>>,
+}
+
+impl ReservedBody {
+    fn new(body: Body, meter: Meter) -> ReservedBody {
+        ReservedBody {
+            body,
+            meter,
+            waiting: None,
+        }
+    }
+}
+
+impl HttpBody for ReservedBody {
+    type Data = Bytes;
+    type Error = axum::BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
+        if self.waiting.is_none() {
+            let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => return Poll::Ready(Some(Err(error.into_inner()))),
+                None => return Poll::Ready(None),
+            };
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            if self.meter.try_charge(bytes).is_ok() {
+                return Poll::Ready(Some(Ok(frame)));
+            }
+            let meter = self.meter.clone();
+            let reserve = Box::pin(async move { meter.reserve(bytes).await });
+            self.waiting = Some(WaitingFrame { frame, reserve });
+        }
+        let Some(waiting) = &mut self.waiting else {
+            return Poll::Ready(None);
+        };
+        let reserved = ready!(waiting.reserve.as_mut().poll(cx));
+        let frame = self.waiting.take().map(|waiting| Ok(waiting.frame));
+        match reserved {
+            Ok(()) => Poll::Ready(frame),
+            Err(error) => Poll::Ready(Some(Err(error.into()))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.waiting.is_none() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.waiting {
+            Some(_) => SizeHint::default(),
+            None => self.body.size_hint(),
+        }
     }
 }
 

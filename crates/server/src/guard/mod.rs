@@ -3,13 +3,15 @@
 //! ```text
 //! request → observe (id, log, counters) → origin (Host, Origin, CORS)
 //!         → body (size, encoding, time) → keys (authentication, rate)
-//!         → streams (concurrency) → the route's Access → its handler
+//!         → streams (concurrency) → budget (bytes) → the route's Access → its handler
 //! ```
 
 mod body;
+mod budget;
 mod caller;
 mod fault;
 mod keys;
+mod large_work;
 mod limits;
 mod observe;
 mod origin;
@@ -26,18 +28,21 @@ use axum::{
     response::Response,
 };
 use futures_util::FutureExt as _;
-use retain_core::{Clock, Ids, RandomIds, SystemClock};
+use retain_core::{Clock, Ids, RandomIds, SystemClock, budget::ByteBudget};
 
 use crate::{
     metrics::Metrics,
     routes::is_public,
     shutdown::{Phase, Shutdown},
 };
+pub use budget::MemoryLimit;
+pub(crate) use budget::count_connection;
 pub(crate) use caller::AccessDenied;
 pub use caller::{Caller, Scope};
 pub(crate) use fault::fault;
 pub use keys::Keys;
 pub(crate) use keys::{KeyStatus, KeyWatch, unauthorized};
+pub use large_work::LargeWork;
 pub use limits::ServerLimits;
 pub use observe::TraceContext;
 pub use origin::{Origins, OriginsError, is_loopback_name};
@@ -54,6 +59,10 @@ pub struct Guards {
     pub keys: Keys,
     /// The limits.
     pub limits: ServerLimits,
+    /// The limit on the memory of requests and caches.
+    pub memory: MemoryLimit,
+    /// Requests that work on large data.
+    pub large_work: LargeWork,
     /// Open streams and runs.
     pub streams: Streams,
     /// Counters.
@@ -75,6 +84,8 @@ impl Default for Guards {
             origins: Origins::default(),
             keys: Keys::default(),
             limits: ServerLimits::default(),
+            memory: MemoryLimit::default(),
+            large_work: LargeWork::default(),
             streams: Streams::default(),
             metrics: Metrics::default(),
             shutdown: Shutdown::default(),
@@ -101,6 +112,13 @@ impl Guards {
     /// Sets the limits.
     pub fn with_limits(mut self, limits: ServerLimits) -> Guards {
         self.limits = limits;
+        self
+    }
+
+    /// Sets the limit on the memory of requests. The caches of the apps take theirs from
+    /// [`Apps::with_byte_budget`](crate::Apps::with_byte_budget).
+    pub fn with_byte_budget(mut self, budget: ByteBudget) -> Guards {
+        self.memory = MemoryLimit::new(budget);
         self
     }
 
@@ -142,10 +160,7 @@ async fn check(guards: &Arc<Guards>, mut request: Request, next: Next) -> Respon
         return answer;
     }
     let mut response = match admit(guards, &mut request).await {
-        Ok(()) => {
-            let request = body::with_limits(request, &guards.limits);
-            run(guards, request, &path, next).await
-        }
+        Ok(()) => run(guards, request, &path, next).await,
         Err(refused) => *refused,
     };
     cors.allow(response.headers_mut());
@@ -183,12 +198,17 @@ async fn run(guards: &Arc<Guards>, mut request: Request, path: &str, next: Next)
         Ok(permit) => permit,
         Err(refused) => return *refused,
     };
+    let (request, meter) = match budget::open_meter(guards, request).await {
+        Ok(opened) => opened,
+        Err(refused) => return *refused,
+    };
+    let request = body::with_limits(request, &guards.limits, &meter);
     let route = request.extensions().get::<MatchedPath>();
     let is_run = route.is_some_and(|route| route.as_str().starts_with("/run"));
     let mut phase = guards.shutdown.follow();
     let response = tokio::select! {
         biased;
-        response = AssertUnwindSafe(next.run(request)).catch_unwind() => {
+        response = AssertUnwindSafe(meter.scope(next.run(request))).catch_unwind() => {
             response.unwrap_or_else(|_| {
                 // The panic hook has printed the message and its location already.
                 tracing::error!("a handler panicked");
@@ -201,6 +221,7 @@ async fn run(guards: &Arc<Guards>, mut request: Request, path: &str, next: Next)
             return response;
         }
     };
+    let response = budget::hold_until_end(response, meter, path);
     let response = guards
         .shutdown
         .end_with_server(response, is_run, &guards.metrics);

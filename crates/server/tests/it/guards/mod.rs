@@ -3,6 +3,7 @@
 mod bodies;
 mod described;
 mod keys;
+mod memory;
 mod operations;
 mod owners;
 mod sockets;
