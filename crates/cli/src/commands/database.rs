@@ -13,7 +13,8 @@ use retain::{
     memory::{Embedder, LongTermMemory, StoreMemoryService},
     session::SqliteOptions,
     store::{
-        ArtifactStore, KeyStore, MemoryStore, SqliteStore, StoreArtifactService, TransferStore,
+        ArtifactStore, ByteBudget, KeyStore, MemoryStore, SqliteStore, StoreArtifactService,
+        TransferStore,
     },
 };
 
@@ -32,6 +33,15 @@ pub(crate) enum OpenMode {
     Existing,
     /// Like `Existing`, and change nothing. The store must have the schema of this program.
     ReadOnly,
+}
+
+/// Options of the memory service.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct MemoryOptions {
+    /// The embedder for semantic search, if there is one.
+    pub(crate) embedder: Option<Arc<dyn Embedder>>,
+    /// The budget that the indexes count against.
+    pub(crate) budget: ByteBudget,
 }
 
 /// A database with sessions, memories, artifacts and API keys.
@@ -139,11 +149,11 @@ impl Database {
     }
 
     /// Returns the memories, with semantic search if there is an embedder, and their store.
-    pub(crate) fn memory(&self, embedder: Option<&Arc<dyn Embedder>>) -> MemoryParts {
+    pub(crate) fn memory(&self, options: &MemoryOptions) -> MemoryParts {
         match self {
-            Database::Sqlite(sessions) => memory_service(sessions.store().memory(), embedder),
+            Database::Sqlite(sessions) => memory_service(sessions.store().memory(), options),
             #[cfg(feature = "postgres")]
-            Database::Postgres(sessions, _) => memory_service(sessions.store().memory(), embedder),
+            Database::Postgres(sessions, _) => memory_service(sessions.store().memory(), options),
         }
     }
 
@@ -205,13 +215,10 @@ pub(crate) type MemoryParts = (Arc<dyn LongTermMemory>, Arc<dyn MemoryStore>);
 /// An artifact service and its store.
 pub(crate) type ArtifactParts = (Arc<dyn ArtifactService>, Arc<dyn ArtifactStore>);
 
-/// Returns the memory service with its embedder, if there is one.
-pub(crate) fn memory_service<S: MemoryStore>(
-    store: S,
-    embedder: Option<&Arc<dyn Embedder>>,
-) -> MemoryParts {
-    let memory = StoreMemoryService::over(store);
-    let memory = match embedder {
+/// Returns the memory service with these options.
+pub(crate) fn memory_service<S: MemoryStore>(store: S, options: &MemoryOptions) -> MemoryParts {
+    let memory = StoreMemoryService::over(store).with_byte_budget(&options.budget);
+    let memory = match &options.embedder {
         Some(embedder) => memory.with_embedder(Arc::clone(embedder)),
         None => memory,
     };

@@ -19,7 +19,7 @@ pub(crate) mod upgrade;
 
 use clap::Args;
 
-pub(crate) use database::{Database, OpenMode};
+pub(crate) use database::{Database, MemoryOptions, OpenMode};
 pub(crate) use features::missing_feature;
 pub(crate) use services::{ServiceOptions, ServiceSet};
 

@@ -13,7 +13,6 @@ use retain::server::Services;
 use retain::{
     InMemoryMemoryService, InMemorySessionService, SessionLog,
     artifact::{ExpiringArtifacts, FileArtifactService, InMemoryArtifactService},
-    memory::Embedder,
     store::{
         Clock, FileArtifactStore, InMemoryKeyStore, InMemoryMemoryStore, KeyStore, MigrationSide,
         TransferStore,
@@ -23,8 +22,8 @@ use retain::{
 use super::{
     Database, OpenMode,
     database::{
-        ArtifactParts, MemoryParts, SUPPORTED_URIS, artifact_service, check_supported,
-        memory_service, unsupported_uri,
+        ArtifactParts, MemoryOptions, MemoryParts, SUPPORTED_URIS, artifact_service,
+        check_supported, memory_service, unsupported_uri,
     },
     serve::uris_in_file,
 };
@@ -74,7 +73,7 @@ impl ServiceOptions {
     pub(crate) async fn open(&self, mode: OpenMode) -> anyhow::Result<ServiceSet> {
         let uris = self.uris()?;
         uris.check_not_in_memory()?;
-        ServiceSet::open(&uris, mode, None).await
+        ServiceSet::open(&uris, mode, &MemoryOptions::default()).await
     }
 }
 
@@ -174,21 +173,21 @@ impl ServiceSet {
     pub(crate) async fn open(
         uris: &ServiceUris,
         mode: OpenMode,
-        embedder: Option<&Arc<dyn Embedder>>,
+        options: &MemoryOptions,
     ) -> anyhow::Result<ServiceSet> {
         let uri = uris.sessions.as_str();
         if uri == DEFAULT_STORE && mode == OpenMode::Create {
             std::fs::create_dir_all(".retain").context("cannot create the folder .retain")?;
         }
         let mut set = match uri {
-            IN_MEMORY_URI => in_memory_set(embedder),
-            _ => database_set(uri, mode, embedder)
+            IN_MEMORY_URI => in_memory_set(options),
+            _ => database_set(uri, mode, options)
                 .await
                 .context("cannot open --session-service-uri")?,
         };
         let memory = uris.memory.as_deref();
         if let Some(memory) = memory.filter(|it| *it != uri || *it == IN_MEMORY_URI) {
-            let opened = set.replace_memory(memory, mode, embedder).await;
+            let opened = set.replace_memory(memory, mode, options).await;
             opened.context("cannot open --memory-service-uri")?;
         }
         if let Some(artifacts) = uris.artifacts.as_deref().filter(|it| *it != uri) {
@@ -253,11 +252,11 @@ impl ServiceSet {
         &mut self,
         uri: &str,
         mode: OpenMode,
-        embedder: Option<&Arc<dyn Embedder>>,
+        options: &MemoryOptions,
     ) -> anyhow::Result<()> {
         if uri == IN_MEMORY_URI {
             anyhow::ensure!(
-                embedder.is_none(),
+                options.embedder.is_none(),
                 "--memory-service-uri memory:// matches words only: remove --embedder, or name \
                  a database"
             );
@@ -269,7 +268,7 @@ impl ServiceSet {
             return Ok(());
         }
         let database = open_database(uri, mode, IN_MEMORY_URI).await?;
-        let (memory, store) = database.memory(embedder);
+        let (memory, store) = database.memory(options);
         self.services.memory = Arc::clone(&memory) as _;
         self.services.long_term_memory = Some(memory);
         self.stores.memory = Some(store);
@@ -298,12 +297,12 @@ impl ServiceSet {
 }
 
 /// Returns all services in memory. A search ranks memories as in a database.
-fn in_memory_set(embedder: Option<&Arc<dyn Embedder>>) -> ServiceSet {
+fn in_memory_set(options: &MemoryOptions) -> ServiceSet {
     let sessions = InMemorySessionService::new();
     let store = sessions.shared_store();
     let parts = SetParts {
         sessions: (Arc::new(sessions), store),
-        memory: memory_service(InMemoryMemoryStore::default(), embedder),
+        memory: memory_service(InMemoryMemoryStore::default(), options),
         artifacts: artifact_service(InMemoryArtifactService::new()),
         keys: Arc::new(InMemoryKeyStore::default()),
     };
@@ -314,12 +313,12 @@ fn in_memory_set(embedder: Option<&Arc<dyn Embedder>>) -> ServiceSet {
 async fn database_set(
     uri: &str,
     mode: OpenMode,
-    embedder: Option<&Arc<dyn Embedder>>,
+    options: &MemoryOptions,
 ) -> anyhow::Result<ServiceSet> {
     let database = open_database(uri, mode, IN_MEMORY_URI).await?;
     let parts = SetParts {
         sessions: (database.sessions(), database.shared_store()),
-        memory: database.memory(embedder),
+        memory: database.memory(options),
         artifacts: database.artifacts(),
         keys: database.keys(),
     };

@@ -4,9 +4,11 @@ mod address;
 mod adk_options;
 mod announce;
 mod exports;
+mod heap;
 mod logs;
 #[cfg_attr(not(feature = "mcp"), path = "no_mcp.rs")]
 mod mcp;
+mod memory_limit;
 mod models;
 mod open_files;
 mod settings;
@@ -28,7 +30,7 @@ use retain::{
 };
 
 use crate::{
-    commands::{OpenMode, ServiceSet},
+    commands::{MemoryOptions, OpenMode, ServiceSet},
     output::is_closed_pipe,
 };
 
@@ -55,6 +57,7 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let settings = Settings::resolve(self.options, self.config.as_deref())?;
+        heap::return_freed_memory();
         let exports = TelemetryExport::from_env()?;
         let dev = settings.ui_dir.as_ref();
         let dev = dev.map(|dir| Dev::new().with_ui_dir(dir));
@@ -70,13 +73,19 @@ impl Serve {
             );
         }
         let models = models::build(&settings)?;
-        let services =
-            ServiceSet::open(&settings.uris, OpenMode::Create, models.embedder.as_ref()).await?;
+        let budget = memory_limit::budget(settings.memory_limit);
+        let memory = MemoryOptions {
+            embedder: models.embedder.clone(),
+            budget: budget.clone(),
+        };
+        let services = ServiceSet::open(&settings.uris, OpenMode::Create, &memory).await?;
         let has_key = settings.api_key.is_some() || services.has_key(&SystemClock).await?;
-        let mut guards = build_guards(&settings, &services, &address, has_key).await?;
+        let guards = build_guards(&settings, &services, &address, has_key).await?;
+        let mut guards = guards.with_byte_budget(budget.clone());
         guards.trace_context = exports.trace_context();
         let guards = Arc::new(guards);
         let apps = build_apps(&settings, &services.services, &models, dev)?;
+        let apps = apps.with_byte_budget(&budget);
         let listener = address.listen().await?;
         let stop = signals::stop()?;
         let announcement = Announcement {

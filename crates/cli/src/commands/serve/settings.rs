@@ -13,7 +13,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use retain::server::ServerLimits;
 use serde::Deserialize;
 
-use super::adk_options::AdkOptions;
+use super::{adk_options::AdkOptions, memory_limit::MemoryLimit};
 use crate::commands::services::{ServiceUris, UrisInFile};
 
 /// The settings file that the server reads if none is named and this one exists.
@@ -189,6 +189,16 @@ pub(super) struct PartialSettings {
     )]
     #[serde(alias = "sweep_interval")]
     sweep_interval: Option<f64>,
+    /// Maximum memory for requests, streams and caches, e.g. 512MB or 2GiB; 0 disables the limit.
+    /// Above it, new requests wait or get 503 [default: half of the machine's or cgroup's memory]
+    #[arg(
+        long,
+        alias = "memory_limit",
+        env = "RETAIN_MEMORY_LIMIT",
+        value_name = "SIZE"
+    )]
+    #[serde(alias = "memory_limit")]
+    memory_limit: Option<MemoryLimit>,
     /// Maximum size of a request body in bytes [default: 33554432]
     #[arg(
         long,
@@ -349,6 +359,8 @@ pub(super) struct Settings {
     pub(super) resumable: bool,
     pub(super) ingest_after_turns: bool,
     pub(super) api_key: Option<String>,
+    /// `None` for the default.
+    pub(super) memory_limit: Option<MemoryLimit>,
     pub(super) limits: ServerLimits,
     pub(super) sweep_interval: Duration,
     pub(super) max_runs: usize,
@@ -397,6 +409,7 @@ impl Settings {
             resumable: given.resumable.unwrap_or(false),
             ingest_after_turns: given.ingest_after_turns.unwrap_or(false),
             api_key,
+            memory_limit: given.memory_limit,
             limits,
             sweep_interval,
             max_runs: given.max_runs.unwrap_or(1024),
@@ -434,7 +447,8 @@ impl PartialSettings {
         first_or_second!(
             self, file: agents_dir, default_app, model, models, host, port, session_service_uri, memory_service_uri,
             embedder, artifact_service_uri, ui_dir, allow_origins, conformance, reload_agents,
-            auto_create_session, resumable, ingest_after_turns, api_key, shutdown_grace, sweep_interval, max_body_bytes,
+            auto_create_session, resumable, ingest_after_turns, api_key, shutdown_grace, sweep_interval, memory_limit,
+            max_body_bytes,
             max_header_bytes, header_timeout, body_timeout, write_timeout, max_connections,
             max_runs, max_runs_per_user, max_llm_calls, requests_per_key, max_streams_per_key, max_streams_per_user,
             capture_message_content, log_format, log_level,
@@ -572,7 +586,7 @@ mod tests {
     }
 
     /// Every setting with a value for the option and another value for the line of a file.
-    const SETTINGS: [(&str, &str, &str); 32] = [
+    const SETTINGS: [(&str, &str, &str); 33] = [
         ("--default-app", "a", "\"b\""),
         ("--model", "a", "\"b\""),
         ("--host", "127.0.0.2", "\"127.0.0.3\""),
@@ -592,6 +606,7 @@ mod tests {
         ("--max-llm-calls", "1", "2"),
         ("--shutdown-grace", "1.5", "2.5"),
         ("--sweep-interval", "1.5", "0"),
+        ("--memory-limit", "64MB", "\"2GiB\""),
         ("--max-body-bytes", "1", "2"),
         ("--max-header-bytes", "1", "2"),
         ("--header-timeout", "1", "2.0"),

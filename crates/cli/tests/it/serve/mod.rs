@@ -4,6 +4,7 @@
 mod embedder;
 #[cfg(feature = "otel")]
 mod exports;
+mod hostile_tenant;
 mod keys;
 mod many_clients;
 #[cfg(feature = "mcp")]
