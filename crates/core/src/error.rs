@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::{budget::OverBudget, json::JsonError, limits::LimitKind, session::SessionKey};
+use crate::{
+    budget::OverBudget, json::JsonError, limits::LimitKind, quota::QuotaExceeded,
+    session::SessionKey,
+};
 
 /// The underlying error of a driver, the file system or a codec.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -117,6 +120,9 @@ pub enum SessionError {
         /// The actual size.
         found: u64,
     },
+    /// A quota of the user or the app is exceeded. Delete something, or raise the quota.
+    #[error(transparent)]
+    QuotaExceeded(#[from] QuotaExceeded),
     /// A stored event or state value cannot be read: it is corrupt or from a newer version.
     #[error("{place} of session {key} cannot be read")]
     Corrupt {

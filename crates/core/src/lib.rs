@@ -29,6 +29,7 @@ mod ports;
 #[doc(hidden)]
 pub mod prompt_text;
 pub mod python_text;
+mod quota;
 mod redact;
 mod request;
 mod response;
@@ -83,6 +84,10 @@ pub use migrate::{
 pub use plain_log::PlainSessionLog;
 pub use plan::{Plan, SessionStatus, plan_append, plan_renewal};
 pub use ports::{Clock, Ids, RandomIds, SystemClock, duration_us, micros, seconds};
+pub use quota::{
+    QuotaExceeded, QuotaKind, QuotaMeter, QuotaReservation, QuotaRoom, QuotaScope, Quotas, Usage,
+    check_rooms,
+};
 pub use redact::{redacted, try_redacted};
 pub use request::{FunctionDeclaration, GenerateContentConfig, ModelTool};
 pub use response::{LlmResponse, UsageMetadata};

@@ -13,6 +13,7 @@ use crate::{
     limits::Limits,
     list::EncodedSessions,
     log::{Sweep, SweepReceipt},
+    quota::Usage,
     service::{
         Append, AppendReceipt, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
         ListSessions, Rewind, RunToken, SessionLog, SessionService, SharedSession,
@@ -213,6 +214,10 @@ impl SessionLog for PlainSessionLog {
 
     async fn import(&self, _: LineStream) -> Result<ImportReceipt> {
         Err(unsupported("importing"))
+    }
+
+    async fn usage(&self, _: &str, _: Option<&str>) -> Result<Usage> {
+        Err(unsupported("counting what is stored"))
     }
 
     async fn erase_user(&self, _: &str, _: &str) -> Result<EraseReceipt> {

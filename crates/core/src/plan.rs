@@ -7,6 +7,7 @@ use crate::{
     error::{Conflict, Result, SessionError},
     event::Event,
     lease::{Admission, Lease, LeaseUse},
+    quota::{Usage, check_rooms},
     session::SessionKey,
     store::Batch,
 };
@@ -101,6 +102,8 @@ pub fn plan_append(
         Admission::Granted { lease, token } => {
             if !is_repeat {
                 check_expected(status, batch)?;
+                let new = fresh.iter().map(|&index| &batch.events[index]);
+                check_rooms(&batch.rooms, Usage::of_events(new))?;
             }
             let touched_us = (!fresh.is_empty()).then_some(status.now_us);
             Ok(Plan::Write {

@@ -23,6 +23,7 @@ use crate::{
     list::EncodedSessions,
     log::{Sweep, SweepReceipt},
     maintenance::{MaintenanceStore, PendingWork},
+    quota::Usage,
     session::{GetSessionConfig, ListCursor, ListSessionsResponse, Session, SessionKey, Window},
     state::State,
     store::EraseReceipt,
@@ -173,6 +174,10 @@ pub trait SessionLog: SessionService {
 
     /// Imports the JSON Lines of an export. Each session is imported completely or not at all.
     async fn import(&self, lines: LineStream) -> Result<ImportReceipt>;
+
+    /// Counts the sessions, events and bytes of events of an app or of one of its users, without
+    /// expired sessions.
+    async fn usage(&self, app_name: &str, user_id: Option<&str>) -> Result<Usage>;
 
     /// Erases all data of a user and returns how much was erased.
     async fn erase_user(&self, app_name: &str, user_id: &str) -> Result<EraseReceipt>;

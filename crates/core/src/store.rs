@@ -15,6 +15,7 @@ use crate::{
     lease::LeaseUse,
     list::SessionRows,
     maintenance::{MaintenanceStore, PendingWork},
+    quota::{QuotaRoom, Usage, count_log_bytes, count_usage},
     session::{ListCursor, Origin, SessionKey, SessionMeta, Window},
     state::State,
     transfer_store::TransferStore,
@@ -89,6 +90,9 @@ pub struct Batch {
     pub pending_work: PendingWork,
     /// Maximum size of the state of one scope, in bytes of state keys and values.
     pub state_bytes_max: usize,
+    /// The room that is left under quotas, if the new events might not fit. A quota that is not
+    /// listed has room for all of them.
+    pub rooms: Vec<QuotaRoom>,
 }
 
 /// The result of writing a batch.
@@ -96,7 +100,8 @@ pub struct Batch {
 pub enum AppendOutcome {
     /// All events are in the log, some perhaps from an earlier append.
     Done {
-        /// Each event of the batch as stored, with its position.
+        /// Each event of the batch as stored, with its position. A new event is the batch's own
+        /// `Arc`, as in the [`Plan`](crate::Plan); quotas count these.
         events: Vec<(u64, Arc<Event>)>,
         /// The run token, if the caller now holds the lease.
         token: Option<u64>,
@@ -386,6 +391,18 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// Erases all data of a user irrecoverably. An erase may be large, so a store may erase in
     /// several transactions; an interrupted erase can be repeated.
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt>;
+
+    /// Counts the sessions, events and bytes of events of an app or of one of its users, without
+    /// expired sessions. The default implementation reads every event.
+    async fn usage(&self, app: &str, user: Option<&str>) -> Result<Usage> {
+        count_usage(self, app, user).await
+    }
+
+    /// Sums the bytes of the events of a log up to `position`. The default implementation reads
+    /// them.
+    async fn log_bytes(&self, key: &SessionKey, position: u64) -> Result<u64> {
+        count_log_bytes(self, key, position).await
+    }
 
     /// Waits until the session may have changed after `position`, or until the store's timeout.
     /// Waking too often is allowed; missing a change is not.

@@ -43,6 +43,11 @@ pub use retain_core::{
     Migration, MigrationCounts, MigrationError, MigrationObserver, MigrationPhase, MigrationReport,
     MigrationSide, MigrationSurvey, NoObserver,
 };
+/// How much apps and users have stored, and how much they may store.
+pub use retain_core::{
+    QuotaExceeded, QuotaKind, QuotaMeter, QuotaReservation, QuotaRoom, QuotaScope, Quotas, Usage,
+    check_rooms,
+};
 pub use retain_stores::{
     FileArtifactStore, InMemoryArtifactStore, InMemoryKeyStore, InMemoryMemoryStore, InMemoryStore,
 };

@@ -11,7 +11,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use retain_core::{Limits, SessionLog, StoreSessionService, TransferStore};
+use retain_core::{Limits, Quotas, SessionLog, StoreSessionService, TransferStore};
 
 use crate::clock::{TestClock, TestIds};
 
@@ -34,6 +34,8 @@ pub struct Settings {
     pub run_ttl: Duration,
     /// How long a session lives after its last write.
     pub session_ttl: Option<Duration>,
+    /// How much users and apps may store.
+    pub quotas: Quotas,
 }
 
 impl Default for Settings {
@@ -42,6 +44,7 @@ impl Default for Settings {
             limits: Limits::default(),
             run_ttl: Duration::from_secs(30),
             session_ttl: None,
+            quotas: Quotas::default(),
         }
     }
 }
@@ -101,7 +104,8 @@ impl Harness {
                     .with_clock(Arc::new(clock))
                     .with_ids(Arc::new(ids))
                     .with_limits(settings.limits)
-                    .with_run_ttl(settings.run_ttl);
+                    .with_run_ttl(settings.run_ttl)
+                    .with_quotas(settings.quotas);
                 let service: Arc<dyn SessionLog> = match settings.session_ttl {
                     Some(ttl) => Arc::new(service.with_session_ttl(ttl)),
                     None => Arc::new(service),

@@ -8,7 +8,7 @@ use retain_core::{
     AppendOutcome, Batch, DraftId, EraseReceipt, EventLookup, Head, JsonMap, LeaseUpdate,
     ListQuery, Listing, LogHeader, MaintenanceStore, NewEvent, NewSession, ReadDetail, Result,
     SchemaReport, ScopedState, SessionKey, SessionStore, Snapshot, StateOwner, TransferStore,
-    Window,
+    Usage, Window,
 };
 
 /// One store that several services share.
@@ -156,6 +156,14 @@ impl<S: TransferStore, M: StoreInterceptor> SessionStore for WrappedStore<S, M> 
 
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
         self.answer(self.store.erase_user(app, user)).await
+    }
+
+    async fn usage(&self, app: &str, user: Option<&str>) -> Result<Usage> {
+        self.answer(self.store.usage(app, user)).await
+    }
+
+    async fn log_bytes(&self, key: &SessionKey, position: u64) -> Result<u64> {
+        self.answer(self.store.log_bytes(key, position)).await
     }
 
     async fn changed(&self, key: &SessionKey, position: u64) {

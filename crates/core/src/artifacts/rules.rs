@@ -14,6 +14,7 @@ use crate::{
     content::{Blob, Part},
     json::JsonMap,
     ports::{Clock, SystemClock},
+    quota::{QuotaKind, QuotaMeter, Quotas, Usage},
     wire::Bytes,
 };
 
@@ -34,6 +35,8 @@ pub fn artifact_tombstone() -> Part {
 pub struct StoreArtifactService<S> {
     store: Arc<S>,
     clock: Arc<dyn Clock>,
+    /// `None` without quotas.
+    quotas: Option<Arc<QuotaMeter>>,
 }
 
 impl<S> Clone for StoreArtifactService<S> {
@@ -41,6 +44,7 @@ impl<S> Clone for StoreArtifactService<S> {
         StoreArtifactService {
             store: Arc::clone(&self.store),
             clock: Arc::clone(&self.clock),
+            quotas: self.quotas.clone(),
         }
     }
 }
@@ -71,7 +75,16 @@ impl<S: ArtifactStore> StoreArtifactService<S> {
         StoreArtifactService {
             store: Arc::new(store),
             clock: Arc::new(SystemClock),
+            quotas: None,
         }
+    }
+
+    /// Limits how many bytes of artifacts a user and an app may store. By default there is no
+    /// limit, and counting costs nothing. Versions saved by other processes are seen after at most
+    /// two seconds.
+    pub fn with_quotas(mut self, quotas: Quotas) -> Self {
+        self.quotas = QuotaMeter::new(&quotas, &[QuotaKind::ArtifactBytes]);
+        self
     }
 
     /// Takes the time of versions from `clock`.
@@ -88,6 +101,45 @@ impl<S: ArtifactStore> StoreArtifactService<S> {
     /// Returns the store, shared with this service.
     pub fn shared_store(&self) -> Arc<S> {
         Arc::clone(&self.store)
+    }
+
+    /// Stores a version if the quotas have room for it.
+    async fn put_within_quotas(
+        &self,
+        address: &ArtifactAddress,
+        new: NewArtifact,
+    ) -> Result<u64, ArtifactError> {
+        let Some(meter) = &self.quotas else {
+            return self.store.put(address, new).await;
+        };
+        let wanted = Usage::default().with_artifact_bytes(self.store.stored_bytes(&new));
+        let load = |user| self.count_bytes(&address.app, user);
+        let reserved = meter.reserve(&*self.clock, &address.app, &address.user, wanted, load);
+        let mut reservation = reserved.await?;
+        if let Err(error) = reservation.require_all() {
+            meter.quotas().count_rejection(&error);
+            return Err(error.into());
+        }
+        reservation.begin_write();
+        let saved = self.store.put(address, new).await;
+        match &saved {
+            Ok(_) => reservation.settle(wanted),
+            // The outcome is unknown; the next load tells it.
+            Err(ArtifactError::Store { .. }) => drop(reservation),
+            Err(_) => reservation.settle(Usage::default()),
+        }
+        saved
+    }
+
+    async fn count_bytes(&self, app: &str, user: Option<&str>) -> Result<Usage, ArtifactError> {
+        let bytes = self.store.usage(app, user).await?;
+        Ok(Usage::default().with_artifact_bytes(bytes))
+    }
+
+    fn record_deletion(&self, app: &str, user: &str) {
+        if let Some(meter) = &self.quotas {
+            meter.record_deletion(app, user);
+        }
     }
 
     fn address(&self, key: &ArtifactKey) -> Result<ArtifactAddress, ArtifactError> {
@@ -111,7 +163,7 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
             custom_metadata: custom_metadata.unwrap_or_default(),
             create_time: self.clock.now(),
         };
-        self.store.put(&address, new).await
+        self.put_within_quotas(&address, new).await
     }
 
     async fn load_artifact(
@@ -160,7 +212,9 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
     }
 
     async fn delete_artifact(&self, key: &ArtifactKey) -> Result<(), ArtifactError> {
-        self.store.delete(&self.address(key)?).await
+        let deleted = self.store.delete(&self.address(key)?).await;
+        self.record_deletion(&key.app_name, &key.user_id);
+        deleted
     }
 
     async fn list_versions(&self, key: &ArtifactKey) -> Result<Vec<u64>, ArtifactError> {
@@ -191,9 +245,21 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
         // A user whose name is invalid for artifacts can still have sessions, so the erase must
         // succeed.
         match names::check_owner(app_name, user_id, self.store.naming()) {
-            Ok(()) => self.store.erase_user(app_name, user_id).await,
+            Ok(()) => {
+                let erased = self.store.erase_user(app_name, user_id).await;
+                self.record_deletion(app_name, user_id);
+                erased
+            }
             Err(_) => Ok(0),
         }
+    }
+
+    async fn usage(
+        &self,
+        app_name: &str,
+        user_id: Option<&str>,
+    ) -> Result<Option<u64>, ArtifactError> {
+        self.store.usage(app_name, user_id).await.map(Some)
     }
 }
 

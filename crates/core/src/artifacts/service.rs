@@ -10,6 +10,7 @@ use crate::{
     content::Part,
     error::BoxError,
     json::JsonMap,
+    quota::QuotaExceeded,
     session::SessionKey,
     wire::{wire_object, wire_text},
 };
@@ -168,6 +169,16 @@ pub trait ArtifactService: fmt::Debug + Send + Sync + 'static {
         Ok(deleted)
     }
 
+    /// Returns the bytes of all versions of an app or of one of its users; `None` if the service
+    /// does not count them.
+    async fn usage(
+        &self,
+        _app_name: &str,
+        _user_id: Option<&str>,
+    ) -> Result<Option<u64>, ArtifactError> {
+        Ok(None)
+    }
+
     /// Erases all artifacts of a user in an app, including those of sessions that no longer exist,
     /// and returns the number of versions. An interrupted erase can be repeated.
     ///
@@ -207,6 +218,9 @@ pub enum ArtifactError {
         /// Why the reference cannot be resolved.
         reason: &'static str,
     },
+    /// A quota of the user or the app is exceeded. Delete something, or raise the quota.
+    #[error(transparent)]
+    QuotaExceeded(#[from] QuotaExceeded),
     /// A stored version cannot be read. The data is corrupt or from a newer version.
     #[error("version {version} of artifact {address} cannot be read")]
     Corrupt {

@@ -10,9 +10,12 @@ use super::{
     names::{ArtifactAddress, ArtifactNaming},
     service::{ArtifactError, ArtifactVersion},
 };
-use crate::{content::Part, json::JsonMap};
+use crate::{
+    content::Part,
+    json::{Json, JsonMap},
+};
 
-/// Number of artifacts that an erase reads per page.
+/// Number of artifacts that an erase or a count reads per page.
 const ERASE_PAGE: usize = 500;
 
 /// A version that is ready to be stored.
@@ -101,6 +104,49 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
         after: Option<&ArtifactAddress>,
         limit: usize,
     ) -> Result<Vec<ArtifactAddress>, ArtifactError>;
+
+    /// Returns the bytes that a version takes in this store: its data, and its part and metadata as JSON.
+    fn stored_bytes(&self, new: &NewArtifact) -> u64 {
+        let mut part = new.part.clone();
+        let data = part.inline_data.as_mut().and_then(|blob| blob.data.take());
+        let metadata = Json::from(new.custom_metadata.clone()).to_json();
+        // What cannot be encoded cannot be stored either.
+        let texts = [
+            part.to_json().unwrap_or_default(),
+            metadata.unwrap_or_default(),
+        ];
+        let texts: usize = texts.iter().map(String::len).sum();
+        (data.map_or(0, |data| data.len()) + texts) as u64
+    }
+
+    /// Sums the [`stored_bytes`](Self::stored_bytes) of all versions of an app or of one of its
+    /// users. The default implementation reads every artifact.
+    async fn usage(&self, app: &str, user: Option<&str>) -> Result<u64, ArtifactError> {
+        let (mut bytes, mut after) = (0, None);
+        loop {
+            let page = self.addresses(after.as_ref(), ERASE_PAGE).await?;
+            let is_counted = |address: &&ArtifactAddress| {
+                address.app == app && user.is_none_or(|user| address.user == user)
+            };
+            for address in page.iter().filter(is_counted) {
+                for version in self.versions(address).await? {
+                    let Some(found) = self.get(address, Some(version.version)).await? else {
+                        continue;
+                    };
+                    bytes += self.stored_bytes(&NewArtifact {
+                        part: found.part,
+                        mime_type: version.mime_type,
+                        custom_metadata: version.custom_metadata,
+                        create_time: version.create_time,
+                    });
+                }
+            }
+            match page.into_iter().last() {
+                Some(last) => after = Some(last),
+                None => return Ok(bytes),
+            }
+        }
+    }
 
     /// Erases all artifacts of a user in an app, including those of sessions that no longer exist,
     /// and returns the number of versions. An erase may be large, so it is not atomic; an

@@ -75,6 +75,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             lease: LeaseUse::Outside,
             pending_work: append.pending_work,
             state_bytes_max: self.settings.limits.state_bytes,
+            rooms: Vec::new(),
         };
         let mut batch = Arc::new(batch);
         let written = if has_rewind {
@@ -120,6 +121,6 @@ impl<S: SessionStore> StoreSessionService<S> {
         if lease != LeaseUse::Outside {
             Arc::make_mut(batch).lease = lease;
         }
-        self.store.append(key, batch).await
+        self.append_within_quotas(key, batch).await
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     event::Event,
     json::JsonMap,
     limits::{self, LimitKind},
+    quota::Usage,
     service::CreateSession,
     session::{Session, SessionKey, Window},
     store::{Head, NewEvent, NewSession, ScopedState, SessionStore},
@@ -36,12 +37,15 @@ impl<S: SessionStore> StoreSessionService<S> {
         self.check_shared(&new.key, &shared).await?;
         let header = new_header(new, &events);
         let key = &header.head.key;
+        let size = Usage::of_events(events.iter().map(|(_, new)| new)).with_sessions(1);
+        let room = self.reserve_all(key, size).await?;
         let store = self.store.transfer()?;
         let draft = store.begin_draft(key).await?;
         for chunk in events.chunks(STEP) {
             store.extend_draft(draft, chunk).await?;
         }
         store.finish_draft(draft, &header, &shared).await?;
+        room.settle();
         self.count_appended(events.len());
         let created = self.read_session(key, Window::ALL).await?;
         created.ok_or_else(|| SessionError::not_found(key))

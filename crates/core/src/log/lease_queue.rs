@@ -137,7 +137,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             ttl,
         };
         if options.wait.is_zero() {
-            return match self.store.append(key, batch).await? {
+            return match self.append_within_quotas(key, batch).await? {
                 AppendOutcome::Busy { .. } => Err(busy()),
                 done => Ok(done),
             };
@@ -172,7 +172,7 @@ impl<S: SessionStore> StoreSessionService<S> {
                 ticket.withdraw().await?;
                 return Err(cancelled);
             }
-            let (until_us, now_us) = match self.store.append(key, batch).await {
+            let (until_us, now_us) = match self.append_within_quotas(key, batch).await {
                 Ok(AppendOutcome::Busy { until_us, now_us }) => (until_us, now_us),
                 Ok(done) => {
                     ticket.is_queued = false;
@@ -223,6 +223,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             lease: LeaseUse::Outside,
             pending_work: PendingWork::NONE,
             state_bytes_max: self.settings.limits.state_bytes,
+            rooms: Vec::new(),
         });
         let ttl = Some(self.settings.run_ttl);
         match self.write_with_lease(key, &mut batch, ttl, options).await? {

@@ -15,6 +15,7 @@ pub(crate) mod rewind;
 mod sweep;
 mod tail;
 mod transfer;
+mod usage;
 
 use std::{
     sync::{
@@ -36,6 +37,7 @@ use crate::{
     list::EncodedSessions,
     maintenance::MaintenanceStore,
     ports::{Clock, Ids, RandomIds, SystemClock},
+    quota::{QuotaMeter, Usage},
     service::{
         Append, AppendReceipt, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
         ListSessions, Rewind, RunToken, SessionLog, SessionService, SharedSession,
@@ -73,6 +75,8 @@ struct Settings {
     limits: Limits,
     run_ttl: Duration,
     session_ttl: Option<Duration>,
+    /// `None` without quotas.
+    quotas: Option<Arc<QuotaMeter>>,
 }
 
 impl<S> Clone for StoreSessionService<S> {
@@ -124,6 +128,7 @@ impl<S: SessionStore> StoreSessionService<S> {
                 limits: Limits::default(),
                 run_ttl: Duration::from_secs(30),
                 session_ttl: None,
+                quotas: None,
             }),
             lease_queues: Arc::default(),
             appended: Arc::default(),
@@ -179,7 +184,11 @@ impl<S: SessionStore> StoreSessionService<S> {
 
     /// Creates the session that `new` describes.
     async fn create_new(&self, new: CreateSession) -> Result<Session> {
-        let created = self.store.create(self.validate_new(new)?).await?;
+        let new = self.validate_new(new)?;
+        let one = Usage::default().with_sessions(1);
+        let room = self.reserve_all(&new.key, one).await?;
+        let created = self.store.create(new).await?;
+        room.settle();
         Ok(build_session(created))
     }
 
@@ -394,7 +403,9 @@ impl<S: SessionStore> SessionService for StoreSessionService<S> {
 
     async fn delete_session(&self, app_name: &str, user_id: &str, session_id: &str) -> Result<()> {
         let key = self.key(app_name, user_id, session_id)?;
-        self.store.delete(&key).await.map(|_| ())
+        self.store.delete(&key).await?;
+        self.record_deletion(app_name, user_id);
+        Ok(())
     }
 
     async fn append_event(&self, session: &mut Session, event: Event) -> Result<Event> {
@@ -531,8 +542,16 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
                     .position
             }
         };
+        let bytes = match self.limits_event_bytes() {
+            true => self.store.log_bytes(key, position).await?,
+            false => 0,
+        };
+        let copied = Usage::default().with_sessions(1).with_events(position);
+        let room = self.reserve_all(key, copied.with_event_bytes(bytes));
+        let room = room.await?;
         let now = self.settings.clock.now();
         let head = self.store.fork(key, position, &id, now).await?;
+        room.settle();
         let fork = self.read_session(&head.key, Window::ALL).await?;
         fork.ok_or_else(|| SessionError::not_found(&head.key))
     }
@@ -552,10 +571,17 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
         transfer::import(self, lines).await
     }
 
+    async fn usage(&self, app_name: &str, user_id: Option<&str>) -> Result<Usage> {
+        self.check_owner(app_name, user_id)?;
+        self.store.usage(app_name, user_id).await
+    }
+
     async fn erase_user(&self, app_name: &str, user_id: &str) -> Result<EraseReceipt> {
         self.settings.limits.check_id("app name", app_name)?;
         self.settings.limits.check_id("user id", user_id)?;
-        self.store.erase_user(app_name, user_id).await
+        let erased = self.store.erase_user(app_name, user_id).await;
+        self.record_deletion(app_name, user_id);
+        erased
     }
 
     async fn sweep_with(&self, sweep: Sweep) -> Result<SweepReceipt> {

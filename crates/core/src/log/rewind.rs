@@ -177,6 +177,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             lease: LeaseUse::Outside,
             pending_work: PendingWork::NONE,
             state_bytes_max: self.settings.limits.state_bytes,
+            rooms: Vec::new(),
         })
     }
 

@@ -118,6 +118,9 @@ impl<S: SessionStore> StoreSessionService<S> {
             let is_last = chunk.len() < CHUNK;
             let chunk = clear_sessions(store, &sweep, chunk, &mut swept).await?;
             let deleted = store.delete_expired(&chunk).await?;
+            if deleted.sessions > 0 {
+                self.record_sweep();
+            }
             swept.sessions += deleted.sessions;
             swept.artifacts += deleted.artifacts;
             if is_last {

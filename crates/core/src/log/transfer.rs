@@ -8,12 +8,13 @@ use std::{collections::HashSet, sync::Arc};
 use futures_core::Stream;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
-use super::{StoreSessionService, fold::Fold, page::Pager};
+use super::{StoreSessionService, fold::Fold, page::Pager, usage::RoomForWrite};
 use crate::{
     error::{Result, SessionError},
     event::Event,
     json::{Json, JsonMap},
     ports::{duration_us, seconds},
+    quota::Usage,
     service::{ExportScope, ImportReceipt, LineStream},
     session::{Origin, SessionKey, SessionMeta},
     store::{Head, ListFields, ListQuery, NewEvent, ScopedState, SessionStore},
@@ -250,6 +251,23 @@ struct OpenLog {
     pending: Vec<(u64, NewEvent)>,
     /// The position of the next event.
     next: u64,
+    /// The room that the session and its events take under quotas.
+    rooms: Vec<RoomForWrite>,
+}
+
+impl OpenLog {
+    /// Adds the pending events to the draft, if the quotas have room for them.
+    async fn write_pending<S: SessionStore>(
+        &mut self,
+        service: &StoreSessionService<S>,
+    ) -> Result<()> {
+        let events = std::mem::take(&mut self.pending);
+        let size = Usage::of_events(events.iter().map(|(_, new)| new));
+        let room = service.reserve_all(&self.header.head.key, size).await?;
+        self.rooms.push(room);
+        let store = service.store.transfer()?;
+        store.extend_draft(self.draft, &events).await
+    }
 }
 
 impl SharedLine {
@@ -342,6 +360,8 @@ impl<S: SessionStore> Import<'_, S> {
             limits.check_text("origin", &origin.session_id)?;
         }
         self.service.initial_changes(&header.initial)?;
+        let one = Usage::default().with_sessions(1);
+        let room = self.service.reserve_all(&header.head.key, one).await?;
         let store = self.service.store.transfer()?;
         let draft = store.begin_draft(&header.head.key).await?;
         self.open = Some(OpenLog {
@@ -351,6 +371,7 @@ impl<S: SessionStore> Import<'_, S> {
             ids: HashSet::new(),
             pending: Vec::new(),
             next: 1,
+            rooms: vec![room],
         });
         Ok(())
     }
@@ -421,16 +442,14 @@ impl<S: SessionStore> Import<'_, S> {
         log.pending.push((position, ready));
         log.next += 1;
         if log.pending.len() == STEP {
-            let chunk = std::mem::take(&mut log.pending);
-            let store = self.service.store.transfer()?;
-            store.extend_draft(log.draft, &chunk).await?;
+            log.write_pending(self.service).await?;
         }
         Ok(())
     }
 
     /// Turns the draft of the current session into the session.
     async fn finish_session(&mut self) -> Result<()> {
-        let Some(log) = self.open.take() else {
+        let Some(mut log) = self.open.take() else {
             return Ok(());
         };
         let expected = log.header.head.position;
@@ -441,10 +460,11 @@ impl<S: SessionStore> Import<'_, S> {
                 format!("session {key} is incomplete: expected {expected} events, found {found}");
             return Err(self.error(reason));
         }
+        log.write_pending(self.service).await?;
         let store = self.service.store.transfer()?;
-        store.extend_draft(log.draft, &log.pending).await?;
         let shared = self.shared_for(&log.header.head.key);
         store.finish_draft(log.draft, &log.header, &shared).await?;
+        log.rooms.drain(..).for_each(RoomForWrite::settle);
         if let Some(line) = &mut self.shared {
             line.is_written |= line.is_of(&log.header.head.key);
         }

@@ -11,6 +11,8 @@ use super::{
 use crate::{
     content::Content,
     json::{Json, JsonMap},
+    quota::{QuotaExceeded, QuotaKind, QuotaRoom, Usage, check_rooms},
+    transfer_store::StateOwner,
 };
 
 /// A memory to ingest.
@@ -125,6 +127,8 @@ pub struct MemoryBatch {
     pub repeats: RepeatPolicy,
     /// The limits.
     pub limits: MemoryLimits,
+    /// The room that is left under quotas of the app, if the new memories might not fit.
+    pub rooms: Vec<QuotaRoom>,
     /// The time, in microseconds since 1970.
     pub now_us: i64,
 }
@@ -402,7 +406,15 @@ pub fn plan_growth(
             check("bytes of a memory", 0, memory.bytes(), limit)?;
         }
     }
-    growth.check_limits(&batch.limits)
+    let after = growth.check_limits(&batch.limits)?;
+    let (entries, limit) = (before.entries, batch.limits.entries);
+    if after.entries > entries && after.entries > limit {
+        let owner = StateOwner::user(&batch.scope.app, &batch.scope.user);
+        return Err(QuotaExceeded::new(QuotaKind::Memories, owner, limit, entries).into());
+    }
+    let added = after.entries.saturating_sub(entries);
+    check_rooms(&batch.rooms, Usage::default().with_memories(added))?;
+    Ok(after)
 }
 
 /// The running totals of a scope while a batch is planned.
@@ -441,12 +453,6 @@ impl Growth {
     fn check_limits(&self, limits: &MemoryLimits) -> Result<MemoryTotals, MemoryError> {
         let (before, after) = (&self.before, &self.after);
         for (what, before, after, limit) in [
-            (
-                "memories of a user",
-                before.entries,
-                after.entries,
-                limits.entries,
-            ),
             (
                 "bytes of a user's memories",
                 before.bytes,
@@ -513,6 +519,7 @@ mod tests {
             memories,
             repeats,
             limits: MemoryLimits::default(),
+            rooms: Vec::new(),
             now_us: NOW_US,
         }
     }
@@ -700,6 +707,7 @@ mod tests {
             memories: vec![new(None, "red")],
             repeats: RepeatPolicy::Keep,
             limits,
+            rooms: Vec::new(),
             now_us: NOW_US,
         };
         let bytes = new(None, "red").bytes();
@@ -724,7 +732,7 @@ mod tests {
                     entries: 3,
                     ..any.clone()
                 },
-                "memories of a user",
+                "max-memories-per-user",
             ),
             (
                 MemoryLimits {

@@ -5,7 +5,10 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 
 use super::{MemoryEntry, SearchMemoryResponse};
-use crate::{budget::OverBudget, error::BoxError, event::Event, json::JsonMap, session::Session};
+use crate::{
+    budget::OverBudget, error::BoxError, event::Event, json::JsonMap, quota::QuotaExceeded,
+    session::Session,
+};
 
 /// Long-term memory of a user's conversations.
 ///
@@ -108,6 +111,9 @@ pub enum MemoryError {
         /// The value that was reached.
         found: u64,
     },
+    /// A quota of the user or the app is exceeded. Forget something, or raise the quota.
+    #[error(transparent)]
+    QuotaExceeded(#[from] QuotaExceeded),
     /// A stored memory cannot be read. The data is corrupt or from a newer version.
     #[error("memory {id:?} cannot be read")]
     Corrupt {

@@ -231,6 +231,27 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
         now_us: i64,
     ) -> Result<MemoryStatistics, MemoryError>;
 
+    /// Counts the memories of an app or of one of its users, with expired memories that were not
+    /// [deleted](Self::expire) yet. The default implementation visits every scope.
+    async fn usage(&self, app: &str, user: Option<&str>) -> Result<u64, MemoryError> {
+        const PAGE: usize = 500;
+        let (mut entries, mut after) = (0, None);
+        loop {
+            let page = self.scopes(after.as_ref(), PAGE).await?;
+            let is_counted = |scope: &&MemoryScope| {
+                scope.app == app && user.is_none_or(|user| scope.user == user)
+            };
+            for scope in page.iter().filter(is_counted) {
+                // At this time, no memory has expired.
+                entries += self.statistics(scope, i64::MIN).await?.entries;
+            }
+            match page.into_iter().last() {
+                Some(last) => after = Some(last),
+                None => return Ok(entries),
+            }
+        }
+    }
+
     /// Returns up to `limit` memories with numbers above `after` that have no vector of this model
     /// and size, ascending.
     async fn without_embedding(

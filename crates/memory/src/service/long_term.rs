@@ -91,6 +91,9 @@ pub trait LongTermMemory: MemoryService {
         app_name: &str,
         user_id: &str,
     ) -> Result<MemoryStatistics, MemoryError>;
+
+    /// Counts the memories of an app or of one of its users.
+    async fn usage(&self, app_name: &str, user_id: Option<&str>) -> Result<u64, MemoryError>;
 }
 
 /// Each method calls the inherent method of the same name, which takes precedence over the trait
@@ -180,5 +183,9 @@ impl<S: MemoryStore> LongTermMemory for StoreMemoryService<S> {
         user_id: &str,
     ) -> Result<MemoryStatistics, MemoryError> {
         self.statistics(app_name, user_id).await
+    }
+
+    async fn usage(&self, app_name: &str, user_id: Option<&str>) -> Result<u64, MemoryError> {
+        self.usage(app_name, user_id).await
     }
 }

@@ -30,8 +30,8 @@ use retain_core::{
     Clock, Embedder, Event, Forget, ForgetReceipt, Ids, IngestReceipt, JsonMap, Limits,
     MemoryBatch, MemoryEdit, MemoryEntry, MemoryError, MemoryKind, MemoryLimits, MemoryRecord,
     MemoryRows, MemoryScope, MemoryService, MemoryStatistics, MemoryStore, MemoryUpdate, NewMemory,
-    PreparedMemory, RandomIds, RepeatPolicy, SearchMemoryResponse, Session, SystemClock,
-    budget::ByteBudget,
+    PreparedMemory, QuotaKind, QuotaMeter, Quotas, RandomIds, RepeatPolicy, SearchMemoryResponse,
+    Session, SystemClock, Usage, budget::ByteBudget,
 };
 
 use crate::{MemoryQuery, index::Language};
@@ -80,6 +80,9 @@ pub struct StoreMemoryService<S> {
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
     limits: MemoryLimits,
+    quotas: Quotas,
+    /// Counts the memories of apps; `None` if apps have no quota.
+    app_meter: Option<Arc<QuotaMeter>>,
     default_ttl: Option<Duration>,
     tool_responses: bool,
     has_word_vectors: bool,
@@ -100,6 +103,8 @@ impl<S> Clone for StoreMemoryService<S> {
             clock: Arc::clone(&self.clock),
             ids: Arc::clone(&self.ids),
             limits: self.limits.clone(),
+            quotas: self.quotas.clone(),
+            app_meter: self.app_meter.clone(),
             default_ttl: self.default_ttl,
             tool_responses: self.tool_responses,
             has_word_vectors: self.has_word_vectors,
@@ -128,6 +133,8 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
             limits: MemoryLimits::default(),
+            quotas: Quotas::default(),
+            app_meter: None,
             default_ttl: None,
             tool_responses: false,
             has_word_vectors: true,
@@ -155,6 +162,19 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     /// Sets the limits per user.
     pub fn with_limits(mut self, limits: MemoryLimits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Limits how many memories a user and an app may have. A quota of users sets
+    /// [`MemoryLimits::entries`]; zero leaves it. A quota of apps is zero by default, which is
+    /// unlimited and costs nothing. Memories of other processes count after at most two seconds.
+    pub fn with_quotas(mut self, quotas: Quotas) -> Self {
+        if quotas.user().memories > 0 {
+            self.limits.entries = quotas.user().memories;
+        }
+        let of_apps = quotas.clone().with_user(Usage::default());
+        self.app_meter = QuotaMeter::new(&of_apps, &[QuotaKind::Memories]);
+        self.quotas = quotas;
         self
     }
 
@@ -340,6 +360,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         let scope = scope_to_read(app_name, user_id)?;
         let receipt = self.store.forget(&scope, Arc::new(what)).await?;
         if receipt.memories > 0 {
+            self.record_deletion(Some(&scope));
             self.refresh_cached_index(&scope).await;
         }
         Ok(receipt)
@@ -381,6 +402,9 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             let swept = self.store.expire(self.clock.now_us(), SWEEP).await?;
             removed += swept;
             if swept < SWEEP as u64 {
+                if removed > 0 {
+                    self.record_deletion(None);
+                }
                 return Ok(removed);
             }
         }
@@ -432,9 +456,10 @@ impl<S: MemoryStore> StoreMemoryService<S> {
                 memories: new.by_ref().take(BATCH).collect(),
                 repeats,
                 limits: self.limits.clone(),
+                rooms: Vec::new(),
                 now_us: self.clock.now_us(),
             };
-            let added = self.add_batch(Arc::new(batch)).await?;
+            let added = self.add_batch(batch).await?;
             total.added += added.added;
             total.replaced += added.replaced;
             total.unchanged += added.unchanged;
@@ -447,17 +472,66 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         Ok(total)
     }
 
-    async fn add_batch(&self, batch: Arc<MemoryBatch>) -> Result<IngestReceipt, MemoryError> {
-        let added = self.store.add(Arc::clone(&batch)).await;
-        match self.has_freed_space(&added).await {
-            true => self.store.add(batch).await,
-            false => added,
+    async fn add_batch(&self, mut batch: MemoryBatch) -> Result<IngestReceipt, MemoryError> {
+        let mut added = self.add_within_quotas(&mut batch).await;
+        if self.has_freed_space(&added).await {
+            added = self.add_within_quotas(&mut batch).await;
+        }
+        if let Err(MemoryError::QuotaExceeded(error)) = &added {
+            self.quotas.count_rejection(error);
+        }
+        added
+    }
+
+    /// Adds a batch. The store refuses it if its new memories do not fit the quota of the app.
+    async fn add_within_quotas(
+        &self,
+        batch: &mut MemoryBatch,
+    ) -> Result<IngestReceipt, MemoryError> {
+        let Some(meter) = &self.app_meter else {
+            return self.store.add(Arc::new(batch.clone())).await;
+        };
+        let MemoryScope { app, user } = batch.scope.clone();
+        let wanted = Usage::default().with_memories(batch.memories.len() as u64);
+        let load = |user| self.count_memories(&app, user);
+        let reserved = meter.reserve(&*self.clock, &app, &user, wanted, load);
+        let mut reservation = reserved.await?;
+        batch.rooms = reservation.rooms().to_vec();
+        reservation.begin_write();
+        let added = self.store.add(Arc::new(batch.clone())).await;
+        match &added {
+            Ok(receipt) => reservation.settle(Usage::default().with_memories(receipt.added)),
+            // The outcome is unknown; the next load tells it.
+            Err(MemoryError::Backend(_)) => drop(reservation),
+            Err(_) => reservation.settle(Usage::default()),
+        }
+        added
+    }
+
+    async fn count_memories(&self, app: &str, user: Option<&str>) -> Result<Usage, MemoryError> {
+        let memories = self.store.usage(app, user).await?;
+        Ok(Usage::default().with_memories(memories))
+    }
+
+    /// Counts the memories of an app or of one of its users, with expired ones that are not deleted
+    /// yet.
+    pub async fn usage(&self, app_name: &str, user_id: Option<&str>) -> Result<u64, MemoryError> {
+        self.store.usage(app_name, user_id).await
+    }
+
+    /// Records that memories were deleted, of one user or (`None`) of any.
+    fn record_deletion(&self, scope: Option<&MemoryScope>) {
+        match (&self.app_meter, scope) {
+            (Some(meter), Some(scope)) => meter.record_deletion(&scope.app, &scope.user),
+            (Some(meter), None) => meter.record_deletions(),
+            (None, _) => {}
         }
     }
 
     /// Deletes expired memories if `result` is a limit error. Returns whether a retry may succeed.
     async fn has_freed_space<T>(&self, result: &Result<T, MemoryError>) -> bool {
-        if !matches!(result, Err(MemoryError::LimitExceeded { .. })) {
+        use MemoryError::{LimitExceeded, QuotaExceeded};
+        if !matches!(result, Err(LimitExceeded { .. } | QuotaExceeded(_))) {
             return false;
         }
         match self.expire().await {

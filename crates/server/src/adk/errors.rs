@@ -12,6 +12,7 @@ use retain_runtime::RunError;
 
 use super::{answers::json_response, validate::Problem};
 use crate::{
+    api::quota_status,
     apps::AppError,
     failures::log_failure,
     guard::{AccessDenied, TooManyRuns},
@@ -113,6 +114,7 @@ impl From<SessionError> for AdkError {
             E::InvocationNotFound { .. } | E::PositionNotFound { .. } => StatusCode::NOT_FOUND,
             E::Invalid { .. } | E::Import { .. } => StatusCode::BAD_REQUEST,
             E::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            E::QuotaExceeded(exceeded) => quota_status(exceeded.kind),
             E::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
             E::OverBudget(error) => return (*error).into(),
             E::Unsupported { .. } => StatusCode::NOT_IMPLEMENTED,
@@ -136,6 +138,7 @@ impl From<ArtifactError> for AdkError {
             E::Invalid { .. } | E::Reference { .. } => StatusCode::BAD_REQUEST,
             E::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
             E::OverBudget(error) => return (*error).into(),
+            E::QuotaExceeded(exceeded) => quota_status(exceeded.kind),
             E::NoService => StatusCode::NOT_IMPLEMENTED,
             // The other variants: `Corrupt` and `Store`.
             _ => return AdkError::internal(&error),
@@ -152,6 +155,7 @@ impl From<MemoryError> for AdkError {
             E::InvalidInput { .. } => StatusCode::BAD_REQUEST,
             E::LimitExceeded { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             E::OverBudget(error) => return (*error).into(),
+            E::QuotaExceeded(exceeded) => quota_status(exceeded.kind),
             E::Unsupported { .. } => StatusCode::NOT_IMPLEMENTED,
             // The other variants: `Corrupt` and `Backend`.
             _ => return AdkError::internal(&error),

@@ -27,7 +27,7 @@ mod transfer;
 use axum::{handler::Handler, middleware::from_fn};
 pub use openapi::openapi_json;
 use operation::Operation;
-pub(crate) use problem::{refusal, refusals_as_problems};
+pub(crate) use problem::{quota_status, refusal, refusals_as_problems};
 
 use crate::{
     routes::{Access, Routes},

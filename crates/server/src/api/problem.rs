@@ -8,7 +8,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use retain_core::{
-    ArtifactError, Conflict, Json, JsonMap, MemoryError, SessionError, budget::OverBudget,
+    ArtifactError, Conflict, Json, JsonMap, MemoryError, QuotaExceeded, QuotaKind, SessionError,
+    budget::OverBudget,
 };
 
 use crate::failures::log_failure;
@@ -153,6 +154,7 @@ impl From<SessionError> for Problem {
                 let problem = problem.with("what", what.to_string());
                 problem.with("limit", limit).with("found", found)
             }
+            SessionError::QuotaExceeded(exceeded) => quota_exceeded(&exceeded),
             SessionError::Import { line, .. } => {
                 problem(StatusCode::BAD_REQUEST, "import_invalid").with("line", line)
             }
@@ -185,6 +187,23 @@ impl From<OverBudget> for Problem {
     fn from(error: OverBudget) -> Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", error)
     }
+}
+
+/// Returns the status of a write that exceeds a quota. A tenant at its quota is not a failure of the server,
+/// so it is never 5xx, which would alarm operators and remove a healthy replica from rotation.
+pub(crate) fn quota_status(kind: QuotaKind) -> StatusCode {
+    match kind.is_bytes() {
+        true => StatusCode::PAYLOAD_TOO_LARGE,
+        false => StatusCode::TOO_MANY_REQUESTS,
+    }
+}
+
+fn quota_exceeded(exceeded: &QuotaExceeded) -> Problem {
+    let status = quota_status(exceeded.kind);
+    Problem::new(status, "quota_exceeded", exceeded)
+        .with("quota", exceeded.name())
+        .with("limit", exceeded.limit)
+        .with("used", exceeded.used)
 }
 
 /// Returns the error of a rewind that could not restore an artifact. The rewind request itself was
@@ -221,6 +240,7 @@ impl From<MemoryError> for Problem {
                 problem.with("limit", limit).with("found", found)
             }
             MemoryError::OverBudget(error) => error.into(),
+            MemoryError::QuotaExceeded(exceeded) => quota_exceeded(&exceeded),
             error @ MemoryError::Corrupt { .. } => {
                 log_cause(&error);
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "corrupt", detail)
@@ -247,6 +267,7 @@ impl From<ArtifactError> for Problem {
                 Problem::new(status, "artifact_reference", detail).with("uri", uri)
             }
             ArtifactError::OverBudget(error) => error.into(),
+            ArtifactError::QuotaExceeded(exceeded) => quota_exceeded(&exceeded),
             error @ ArtifactError::Corrupt { .. } => {
                 log_cause(&error);
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "corrupt", detail)

@@ -160,6 +160,15 @@ impl ArtifactStore for InMemoryArtifactStore {
         Ok(addresses.collect())
     }
 
+    async fn usage(&self, app: &str, user: Option<&str>) -> Result<u64, ArtifactError> {
+        let artifacts = self.lock();
+        let of_owner = artifacts.iter().filter(|((key_app, key_user, ..), _)| {
+            key_app == app && user.is_none_or(|user| key_user == user)
+        });
+        let versions = of_owner.flat_map(|(_, versions)| versions);
+        Ok(versions.map(|entry| self.stored_bytes(&entry.new)).sum())
+    }
+
     async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
         let mut erased = 0;
         self.lock().retain(|(key_app, key_user, ..), versions| {

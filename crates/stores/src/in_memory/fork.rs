@@ -30,6 +30,7 @@ pub(super) fn fork(
         ..log.clone()
     };
     fork.events.truncate(position as usize);
+    fork.bytes_to.truncate(position as usize);
     fork.ids.retain(|_, at| *at <= position);
     for values in fork.state.values_mut().values_mut() {
         values.retain(|(at, _)| *at <= position);

@@ -18,6 +18,7 @@ mod read;
 mod schema;
 mod state;
 mod tail;
+mod usage;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,7 +28,7 @@ use retain_core::{
     ExpiryReceipt, Head, JsonMap, LeaseUpdate, ListQuery, Listing, LogHeader, MaintenanceStore,
     NewEvent, NewSession, PendingStatistics, ReadDetail, Result, ScopedState, SessionKey,
     SessionStore, SessionWork, Snapshot, StateOwner, StoreSessionService, SystemClock, TaskLease,
-    TransferStore, Window,
+    TransferStore, Usage, Window,
 };
 
 use self::schema::SessionTables;
@@ -164,6 +165,14 @@ impl SessionStore for InMemoryStore {
         let (receipt, erased) = erase::erase_user(&mut self.tables(), app, user);
         erased.iter().for_each(|key| self.hub.notify(key));
         Ok(receipt)
+    }
+
+    async fn usage(&self, app: &str, user: Option<&str>) -> Result<Usage> {
+        Ok(usage::count(&self.tables(), app, user, self.now_us()))
+    }
+
+    async fn log_bytes(&self, key: &SessionKey, position: u64) -> Result<u64> {
+        usage::count_log_bytes(&mut self.tables(), key, position, self.now_us())
     }
 
     async fn changed(&self, key: &SessionKey, position: u64) {

@@ -41,6 +41,8 @@ pub(super) struct SessionLog {
     pub(super) initial: retain_core::JsonMap,
     pub(super) events: Vec<Arc<Event>>,
     pub(super) ids: HashMap<String, u64>,
+    /// For each event, the bytes of the log up to it.
+    pub(super) bytes_to: Vec<u64>,
     pub(super) state: OwnState,
     /// Bytes of the current state keys and values.
     pub(super) state_bytes: usize,
@@ -136,6 +138,8 @@ impl SessionLog {
 
     pub(super) fn push(&mut self, new: &NewEvent) {
         self.events.push(Arc::clone(&new.event));
+        let bytes_before = self.bytes_to.last().copied().unwrap_or_default();
+        self.bytes_to.push(bytes_before + new.body.len() as u64);
         let position = self.position();
         self.ids.insert(new.event.id.clone(), position);
         self.state.set(position, &new.changes.session);

@@ -402,6 +402,24 @@ async fn erase_chunk(database: &Database, app: &str, user: &str) -> Outcome<u64>
     Ok(client.execute(&statement, &[&app, &user]).await?)
 }
 
+/// Sums the bytes of all versions. Reads no content.
+async fn stored_bytes(database: &Database, app: &str, user: Option<&str>) -> Outcome<u64> {
+    const SUM: &str = "SELECT coalesce(sum(coalesce(octet_length(data), 0) + octet_length(part) \
+                       + octet_length(custom_metadata)), 0)::int8 \
+                       FROM retain_artifacts WHERE app = $1";
+    let found = match user {
+        None => query(database, SUM, &[&app]).await?,
+        Some(user) => {
+            let sql = format!("{SUM} AND user_id = $2");
+            query(database, &sql, &[&app, &user]).await?
+        }
+    };
+    match found.first() {
+        Some(row) => Ok(row.try_get::<_, i64>(0)? as u64),
+        None => Err(Failure::Transient("PostgreSQL returned no sum")),
+    }
+}
+
 #[async_trait]
 impl ArtifactStore for PostgresArtifactStore {
     fn naming(&self) -> ArtifactNaming {
@@ -467,6 +485,11 @@ impl ArtifactStore for PostgresArtifactStore {
             database, after, limit, now_us, corrupt
         ))
         .map_err(to_artifact_error("list artifacts"))
+    }
+
+    async fn usage(&self, app: &str, user: Option<&str>) -> Result<u64, ArtifactError> {
+        retry!(stored_bytes(&self.database, app, user))
+            .map_err(to_artifact_error("count what is stored"))
     }
 
     async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {

@@ -74,7 +74,7 @@ pub(super) async fn delete(
     let Some(row) = head.first() else {
         return Ok(transaction.roll_back().await?);
     };
-    let (head, now_us): (CachedHead, i64) = (CachedHead::read(row)?, row.try_get(13)?);
+    let (head, now_us) = CachedHead::read_with_time(row)?;
     let number = head.row.number;
     let (target, _) = found.get_or_insert((number, head.row.is_alive(now_us)));
     if *target != number {

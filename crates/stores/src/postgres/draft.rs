@@ -32,7 +32,8 @@ statements! {
 // `last_update` is the time of the fork.
 const ADOPT: &str = concat!(
     "INSERT INTO retain_sessions (number, app, user_id, id, position, last_update, create_time, \
-     touched_us, ttl_us, lease_token, in_order, state_bytes, origin_id, origin_position) \
+     touched_us, ttl_us, lease_token, in_order, state_bytes, origin_id, origin_position, \
+     log_bytes, sized_to) \
      SELECT {log}::int8, {app}::text, {user}::text, {id}::text, {position}::int8, \
      {last_update}::float8, {create_time}::float8, coalesce({touched_us}::int8, ",
     clock_us!(),
@@ -43,7 +44,9 @@ const ADOPT: &str = concat!(
       WHERE next < timestamp), \
      (SELECT coalesce(sum(octet_length(key) + octet_length(value)), 0) \
       FROM retain_state WHERE log = {log} AND value IS NOT NULL), \
-     {origin_id}::text, {origin_position}::int8 \
+     {origin_id}::text, {origin_position}::int8, \
+     (SELECT coalesce(sum(octet_length(body)), 0) \
+      FROM retain_events WHERE log = {log} AND position > 0), {position}::int8 \
      ON CONFLICT (app, user_id, id) DO NOTHING RETURNING ",
     head_columns!()
 );
@@ -122,7 +125,7 @@ pub(super) async fn clear_key(
     let Some(row) = existing.first() else {
         return Ok(None);
     };
-    let (head, now_us): (CachedHead, i64) = (CachedHead::read(row)?, row.try_get(13)?);
+    let (head, now_us) = CachedHead::read_with_time(row)?;
     if made == Some(head.row.number) {
         return Ok(Some(head));
     }

@@ -111,7 +111,7 @@ pub(super) async fn fork(
 /// Decodes the head of the origin, which must exist and must not have expired.
 fn read_origin(origin: &SessionKey, rows: &[Row]) -> Result<SessionRow, Failure> {
     if let Some(row) = rows.first() {
-        let (head, now_us) = (CachedHead::read(row)?, row.try_get(13)?);
+        let (head, now_us) = CachedHead::read_with_time(row)?;
         if head.row.is_alive(now_us) {
             return Ok(head.row);
         }

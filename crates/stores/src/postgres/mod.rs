@@ -35,6 +35,7 @@ mod state;
 mod tail;
 mod tls;
 mod uri;
+mod usage;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
@@ -44,7 +45,7 @@ use retain_core::{
     ExpiredSession, ExpiryReceipt, Head, JsonMap, LeaseUpdate, ListQuery, Listing, LogHeader,
     MaintenanceStore, NewEvent, NewSession, PendingStatistics, ReadDetail, Result, SchemaReport,
     ScopedState, SessionError, SessionKey, SessionStore, SessionWork, Snapshot, StateOwner,
-    StoreSessionService, TaskLease, TransferStore, Window,
+    StoreSessionService, TaskLease, TransferStore, Usage, Window,
 };
 
 use background::BackgroundJobs;
@@ -358,6 +359,20 @@ impl SessionStore for PostgresStore {
         let (app, user) = (app.to_owned(), user.to_owned());
         let erase = move |store: PostgresStore| async move { store.erase(&app, &user).await };
         self.spawn_work("erase a user", erase).await
+    }
+
+    async fn usage(&self, app: &str, user: Option<&str>) -> Result<Usage> {
+        retry_as!(
+            "count what is stored",
+            usage::count(&self.database, app, user, self.now_us())
+        )
+    }
+
+    async fn log_bytes(&self, key: &SessionKey, position: u64) -> Result<u64> {
+        retry_as!(
+            "count what is stored",
+            usage::count_log_bytes(&self.database, key, position, self.now_us())
+        )
     }
 
     async fn changed(&self, key: &SessionKey, position: u64) {

@@ -226,7 +226,7 @@ fn decode_alive_head(rows: &[Row]) -> Result<Option<CachedHead>, Failure> {
     let Some(row) = rows.first() else {
         return Ok(None);
     };
-    let (head, now_us): (CachedHead, i64) = (CachedHead::read(row)?, row.try_get(13)?);
+    let (head, now_us) = CachedHead::read_with_time(row)?;
     Ok(Some(head).filter(|head| head.row.is_alive(now_us)))
 }
 

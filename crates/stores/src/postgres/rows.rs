@@ -14,7 +14,8 @@ use crate::sql::{self, SessionLifetime, SessionRow};
 macro_rules! head_columns {
     () => {
         "number, position, last_update, create_time, touched_us, ttl_us, lease_token, \
-         lease_until_us, in_order, state_bytes, origin_id, origin_position, revision"
+         lease_until_us, in_order, state_bytes, origin_id, origin_position, log_bytes, \
+         sized_to, revision"
     };
 }
 
@@ -74,11 +75,18 @@ impl CachedHead {
                 }),
                 None => None,
             },
+            log_bytes: unsigned(row, 12)?,
+            sized_to: unsigned(row, 13)?,
         };
         Ok(CachedHead {
             row: session,
-            revision: row.try_get(12)?,
+            revision: row.try_get(14)?,
         })
+    }
+
+    /// Like [`read`](Self::read), with the time by the database's clock in the next column.
+    pub(super) fn read_with_time(row: &Row) -> Result<(CachedHead, i64), Error> {
+        Ok((CachedHead::read(row)?, row.try_get(15)?))
     }
 }
 

@@ -10,8 +10,8 @@ pub(crate) mod schema;
 use std::{sync::Arc, time::Duration};
 
 use retain_core::{
-    Event, Head, Json, Lease, LimitKind, Origin, Result, SessionError, SessionKey, SessionStatus,
-    Window,
+    Event, Head, Json, Lease, LimitKind, NewEvent, Origin, Result, SessionError, SessionKey,
+    SessionStatus, Window,
     budget::{charge, event_cost, json_cost},
     check_limit, store_rules,
 };
@@ -32,6 +32,10 @@ pub(crate) struct SessionRow {
     pub(crate) in_order: bool,
     pub(crate) state_bytes: usize,
     pub(crate) origin: Option<Origin>,
+    /// Bytes of the events at positions 1 to `sized_to`.
+    pub(crate) log_bytes: u64,
+    /// Less than `position` after an append of an older program, which does not count bytes.
+    pub(crate) sized_to: u64,
 }
 
 /// The TTL of a session, and the time from which it counts.
@@ -75,6 +79,11 @@ impl SessionRow {
         }
     }
 
+    /// Returns the bytes of the events up to `position`, if they are counted.
+    pub(crate) fn counted_bytes(&self, position: u64) -> Option<u64> {
+        (position == self.position && self.sized_to == position).then_some(self.log_bytes)
+    }
+
     /// Returns the status that the rules of `retain_core` need for a decision.
     pub(crate) fn status<'a>(
         &self,
@@ -92,10 +101,16 @@ impl SessionRow {
         }
     }
 
-    /// Advances to the next position, for `event`. Fails if the log has no positions left.
-    pub(crate) fn advance(&mut self, event: &Event) -> Result<u64> {
+    /// Advances to the next position, for `new`. Fails if the log has no positions left.
+    pub(crate) fn advance(&mut self, new: &NewEvent) -> Result<u64> {
+        let event = &new.event;
         let position = self.position + 1;
         check_limit(LimitKind::Log, position as usize, POSITION_MAX as usize)?;
+        // If events before this one are not counted yet, it must not be counted before them.
+        if self.sized_to == self.position {
+            self.log_bytes += new.body.len() as u64;
+            self.sized_to = position;
+        }
         self.in_order &= position == 1 || event.timestamp >= self.last_update;
         self.position = position;
         self.last_update = event.timestamp;

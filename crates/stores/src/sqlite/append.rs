@@ -14,6 +14,7 @@ use super::{
     read,
     rows::event_key,
     state::{set_session_keys, set_shared_keys},
+    usage,
 };
 use crate::sql::{
     self, SessionRow,
@@ -53,6 +54,9 @@ pub(super) fn append(
             let mut row = row;
             row.lease = lease;
             row.lifetime.touched_us = touched_us.unwrap_or(row.lifetime.touched_us);
+            if !fresh.is_empty() {
+                usage::complete_size(connection, &mut row).map_err(|e| failed(APPEND, e))?;
+            }
             for &index in &fresh {
                 write_event(
                     connection,
@@ -101,7 +105,7 @@ fn write_event(
     bytes_max: usize,
 ) -> Result<()> {
     let event = &new.event;
-    let position = row.advance(event)?;
+    let position = row.advance(new)?;
     let event_key = event_key(row.number, position);
     let (id, invocation) = (&event.id, &event.invocation_id);
     insert_event(
@@ -144,7 +148,7 @@ pub(super) fn update(connection: &Connection, row: &SessionRow, work: PendingWor
             "UPDATE sessions SET position = ?2, last_update = ?3, touched_us = ?4, \
              lease_token = ?5, lease_until_us = ?6, in_order = ?7, state_bytes = ?8, ",
             add_pending_work!("?9", "?2"),
-            " WHERE number = ?1"
+            ", log_bytes = ?10, sized_to = ?11 WHERE number = ?1"
         );
         connection.prepare_cached(sql)?.execute(params![
             row.number,
@@ -156,6 +160,8 @@ pub(super) fn update(connection: &Connection, row: &SessionRow, work: PendingWor
             row.in_order,
             row.state_bytes,
             kinds(work),
+            row.log_bytes,
+            row.sized_to,
         ])
     };
     updated().map(drop).map_err(|e| failed(APPEND, e))

@@ -8,9 +8,9 @@ use retain_core::{
     ArtifactAddress, ArtifactError, ArtifactNaming, ArtifactStore, ArtifactVersion, Clock,
     NewArtifact, Result, SessionError, StoreArtifactService, StoredArtifact,
 };
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 
-use super::{NAME, SqliteStore, addresses, failed, readers::Readers, writer::Writer};
+use super::{NAME, SqliteStore, addresses, failed, readers::Readers, usage::COUNT, writer::Writer};
 use crate::sql::artifacts::{self as sql, ArtifactRow, session_column};
 
 /// Artifacts on the database of a [`SqliteSessionService`](crate::SqliteSessionService).
@@ -103,6 +103,22 @@ fn insert(
         row.data.as_deref(),
     ])?;
     Ok(version)
+}
+
+/// Sums the bytes of all versions. Reads no content.
+fn stored_bytes(connection: &Connection, app: &str, user: Option<&str>) -> rusqlite::Result<u64> {
+    const SUM: &str = "SELECT ifnull(sum(ifnull(octet_length(data), 0) + octet_length(part) \
+                       + octet_length(custom_metadata)), 0) FROM artifacts WHERE app = ?1";
+    let read = |row: &Row<'_>| row.get(0);
+    match user {
+        None => connection.prepare_cached(SUM)?.query_row([app], read),
+        Some(user) => {
+            let sql = format!("{SUM} AND user = ?2");
+            connection
+                .prepare_cached(&sql)?
+                .query_row([app, user], read)
+        }
+    }
 }
 
 /// Version, part as JSON, and bytes.
@@ -292,6 +308,21 @@ impl ArtifactStore for SqliteArtifactStore {
         };
         let listed = self.readers.read("list artifacts", list).await;
         listed.map_err(as_artifact_error)
+    }
+
+    async fn usage(
+        &self,
+        app: &str,
+        user: Option<&str>,
+    ) -> std::result::Result<u64, ArtifactError> {
+        let (app, user) = (app.to_owned(), user.map(str::to_owned));
+        let sum = move |connection: &Connection| -> Result<u64> {
+            stored_bytes(connection, &app, user.as_deref()).map_err(|e| failed(COUNT, e))
+        };
+        self.readers
+            .read(COUNT, sum)
+            .await
+            .map_err(as_artifact_error)
     }
 
     async fn erase_user(&self, app: &str, user: &str) -> std::result::Result<u64, ArtifactError> {

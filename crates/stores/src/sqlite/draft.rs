@@ -13,6 +13,7 @@ use super::{
     fork::is_in_order,
     rows::event_key,
     state::{add_shared, set_initial, set_session_keys, state_bytes},
+    usage::log_bytes,
 };
 use crate::sql::SessionRow;
 
@@ -78,12 +79,14 @@ pub(super) fn finish(
         add_shared(connection, &key.app, &key.user, shared)?;
         let bytes = state_bytes(connection, log)?;
         let in_order = is_in_order(connection, log, head.position, head.last_update_time)?;
+        let log_bytes = log_bytes(connection, log, 0, head.position)?;
         let ttl_us = head.ttl.map(duration_us);
         let origin = head.origin.as_ref();
         connection.execute(
             "INSERT INTO sessions (number, app, user, id, position, last_update, create_time, \
-             touched_us, ttl_us, lease_token, in_order, state_bytes, origin_id, origin_position) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?1 << 32, ?10, ?11, ?12, ?13)",
+             touched_us, ttl_us, lease_token, in_order, state_bytes, origin_id, \
+             origin_position, log_bytes, sized_to) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?1 << 32, ?10, ?11, ?12, ?13, ?14, ?5)",
             params![
                 log,
                 key.app,
@@ -98,6 +101,7 @@ pub(super) fn finish(
                 bytes,
                 origin.map(|origin| &origin.session_id),
                 origin.map(|origin| origin.position),
+                log_bytes,
             ],
         )?;
         Ok(true)

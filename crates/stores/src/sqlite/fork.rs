@@ -8,6 +8,7 @@ use super::{
     failed,
     rows::event_key,
     state::{copy_state, state_bytes},
+    usage::log_bytes,
 };
 use crate::sql::SessionRow;
 
@@ -40,10 +41,12 @@ pub(super) fn fork(
         copy_state(connection, from.number, number, position)?;
         let bytes = state_bytes(connection, number)?;
         let in_order = is_in_order(connection, number, position, create_time)?;
+        let log_bytes = log_bytes(connection, number, 0, position)?;
         connection.execute(
             "INSERT INTO sessions (number, app, user, id, position, last_update, create_time, \
-             touched_us, ttl_us, lease_token, in_order, state_bytes, origin_id, origin_position) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?1 << 32, ?9, ?10, ?11, ?5)",
+             touched_us, ttl_us, lease_token, in_order, state_bytes, origin_id, \
+             origin_position, log_bytes, sized_to) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?1 << 32, ?9, ?10, ?11, ?5, ?12, ?5)",
             params![
                 number,
                 key.app,
@@ -55,7 +58,8 @@ pub(super) fn fork(
                 from.lifetime.ttl_us,
                 in_order,
                 bytes,
-                origin.id
+                origin.id,
+                log_bytes,
             ],
         )?;
         Ok(())

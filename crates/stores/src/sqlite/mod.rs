@@ -28,6 +28,7 @@ mod state;
 mod state_text_cache;
 mod tail;
 mod uri;
+mod usage;
 mod writer;
 
 use std::{fmt, path::Path, sync::Arc, time::Duration};
@@ -38,7 +39,7 @@ use retain_core::{
     ExpiredSession, ExpiryReceipt, Head, JsonMap, LeaseUpdate, ListQuery, Listing, LogHeader,
     MaintenanceStore, NewEvent, NewSession, PendingStatistics, ReadDetail, Result, SchemaReport,
     ScopedState, SessionError, SessionKey, SessionStore, SessionWork, Snapshot, StateOwner,
-    StoreSessionService, TaskLease, TransferStore, Window,
+    StoreSessionService, TaskLease, TransferStore, Usage, Window,
 };
 use rusqlite::ErrorCode;
 
@@ -359,6 +360,22 @@ impl SessionStore for SqliteStore {
         self.readers.close_idle();
         self.rewrite_file(&receipt).await?;
         Ok(receipt)
+    }
+
+    async fn usage(&self, app: &str, user: Option<&str>) -> Result<Usage> {
+        let (app, user, now_us) = (app.to_owned(), user.map(str::to_owned), self.now_us());
+        let count = move |connection: &rusqlite::Connection| {
+            usage::count(connection, &app, user.as_deref(), now_us)
+        };
+        self.readers.read(usage::COUNT, count).await
+    }
+
+    async fn log_bytes(&self, key: &SessionKey, position: u64) -> Result<u64> {
+        let (key, now_us) = (key.clone(), self.now_us());
+        let count = move |connection: &rusqlite::Connection| {
+            usage::count_log_bytes(connection, &key, position, now_us)
+        };
+        self.readers.read(usage::COUNT, count).await
     }
 
     async fn changed(&self, key: &SessionKey, position: u64) {

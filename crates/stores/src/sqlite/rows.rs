@@ -32,7 +32,8 @@ impl SessionRow {
         key: &SessionKey,
     ) -> rusqlite::Result<Option<SessionRow>> {
         let sql = "SELECT number, position, last_update, create_time, touched_us, ttl_us, \
-                   lease_token, lease_until_us, in_order, state_bytes, origin_id, origin_position \
+                   lease_token, lease_until_us, in_order, state_bytes, origin_id, origin_position, \
+                   log_bytes, sized_to \
                    FROM sessions WHERE app = ?1 AND user = ?2 AND id = ?3";
         let mut statement = connection.prepare_cached(sql)?;
         let key = (&key.app, &key.user, &key.id);
@@ -75,6 +76,8 @@ impl SessionRow {
                 }),
                 None => None,
             },
+            log_bytes: row.get(12)?,
+            sized_to: row.get(13)?,
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-const FILES: [&str; 18] = [
+const FILES: [&str; 19] = [
     "addresses",
     "append",
     "artifacts",
@@ -21,6 +21,7 @@ const FILES: [&str; 18] = [
     "schema",
     "state",
     "tail",
+    "usage",
 ];
 
 const MEMORY_FILES: [&str; 5] = ["add", "change", "read", "restore", "scope"];

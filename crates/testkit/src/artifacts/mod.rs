@@ -10,22 +10,25 @@
 
 mod references;
 mod scopes;
+mod usage;
 mod versions;
 
 use std::{fmt, future::Future, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use retain_core::{
-    ArtifactKey, ArtifactNaming, ArtifactService, ArtifactStore, SessionKey, StoreArtifactService,
+    ArtifactKey, ArtifactNaming, ArtifactService, ArtifactStore, Quotas, SessionKey,
+    StoreArtifactService, Usage,
 };
 
 pub use references::*;
 pub use scopes::*;
+pub use usage::*;
 pub use versions::*;
 
 use crate::{clock::TestClock, harness::Persistence, random::Random};
 
-type Open = Box<dyn Fn() -> BoxFuture<'static, Arc<dyn ArtifactService>> + Send + Sync>;
+type Open = Box<dyn Fn(Quotas) -> BoxFuture<'static, Arc<dyn ArtifactService>> + Send + Sync>;
 
 type OpenStore = Box<dyn Fn() -> BoxFuture<'static, Arc<dyn ArtifactStore>> + Send + Sync>;
 
@@ -65,10 +68,12 @@ impl ArtifactHarness {
                 store
             })
         };
-        let open = move || -> BoxFuture<'static, Arc<dyn ArtifactService>> {
+        let open = move |quotas: Quotas| -> BoxFuture<'static, Arc<dyn ArtifactService>> {
             let (opened, clock) = (open(), time.clone());
             Box::pin(async move {
-                let service = StoreArtifactService::over(opened.await).with_clock(Arc::new(clock));
+                let service = StoreArtifactService::over(opened.await)
+                    .with_clock(Arc::new(clock))
+                    .with_quotas(quotas);
                 let service: Arc<dyn ArtifactService> = Arc::new(service);
                 service
             })
@@ -84,7 +89,12 @@ impl ArtifactHarness {
 
     /// Opens a service on the data.
     pub async fn service(&self) -> Arc<dyn ArtifactService> {
-        (self.open)().await
+        self.limited(Usage::default()).await
+    }
+
+    /// Opens a service with quotas of each user.
+    async fn limited(&self, limits: Usage) -> Arc<dyn ArtifactService> {
+        (self.open)(Quotas::default().with_user(limits)).await
     }
 
     /// Opens the store itself.
@@ -188,6 +198,10 @@ macro_rules! artifact_promises {
             references_to_another_scope_are_refused,
             invalid_references_are_refused,
             circular_references_are_an_error,
+            // usage
+            usage_is_the_sum_of_the_stored_bytes,
+            artifact_beyond_a_quota_is_not_saved,
+            artifact_quota_is_never_exceeded_by_concurrent_saves,
         }
     };
     (@each $open:expr, $needs:expr; $($promise:ident),* $(,)?) => { $(

@@ -32,6 +32,7 @@ async fn add(store: &dyn MemoryStore, scope: &MemoryScope, id: &str, text: &str)
         memories: vec![memory(id, text)],
         repeats: RepeatPolicy::Replace,
         limits: MemoryLimits::default(),
+        rooms: Vec::new(),
         now_us: NOW_US,
     };
     store.add(Arc::new(batch)).await.unwrap()

@@ -201,6 +201,8 @@ macro_rules! memory_store_promises {
             expired_direct_entry_can_be_added_again,
             vectors_are_stored_with_their_model,
             statistics_count_existing_entries,
+            usage_counts_the_entries_of_users_and_apps,
+            batch_beyond_the_room_of_a_quota_is_refused,
             second_store_on_the_same_data_sees_acknowledged_changes,
             scopes_with_entries_are_listed_in_order,
             hashes_of_forgotten_entries_are_read_in_pages,

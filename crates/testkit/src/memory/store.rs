@@ -6,7 +6,8 @@ use retain_core::{
     Content, Forget, IngestReceipt, Json, JsonMap, MemoryBatch, MemoryChanges, MemoryEdit,
     MemoryError, MemoryFilter, MemoryKind, MemoryLimits, MemoryMark, MemoryOrigin, MemoryRecord,
     MemoryRows, MemoryScope, MemoryStatistics, MemoryStore, MemoryUpdate, MemoryVector,
-    MemoryVectors, NewEmbedding, NewMemory, OriginKind, PreparedMemory, RepeatPolicy,
+    MemoryVectors, NewEmbedding, NewMemory, OriginKind, PreparedMemory, QuotaExceeded, QuotaKind,
+    QuotaRoom, RepeatPolicy, StateOwner,
 };
 
 use super::MemoryStoreHarness;
@@ -38,6 +39,7 @@ fn batch(memories: Vec<NewMemory>) -> MemoryBatch {
         memories: memories.collect::<Result<_, _>>().unwrap(),
         repeats: RepeatPolicy::Replace,
         limits: MemoryLimits::default(),
+        rooms: Vec::new(),
         now_us: NOW_US,
     }
 }
@@ -107,7 +109,7 @@ pub async fn limits_of_a_user_are_enforced(harness: MemoryStoreHarness) {
     store.add(with(&two, "a", NOW_US)).await.unwrap();
     store.add(with(&two, "b", NOW_US)).await.unwrap();
     let refused = store.add(with(&two, "c", NOW_US)).await.unwrap_err();
-    assert!(refused.to_string().contains("limit of 2"), "{refused}");
+    assert!(refused.to_string().contains("2 of 2 memories"), "{refused}");
     // Existing entries do not count as growth, and other users have their own limits.
     store.add(with(&two, "b", NOW_US)).await.unwrap();
     let mut other = (*with(&two, "c", NOW_US)).clone();
@@ -125,6 +127,56 @@ pub async fn limits_of_a_user_are_enforced(harness: MemoryStoreHarness) {
     let ids = Forget::Ids(vec!["a".to_owned(), "b".to_owned()]);
     store.forget(&ada(), Arc::new(ids)).await.unwrap();
     store.add(with(&two, "d", NOW_US)).await.unwrap();
+}
+
+/// The usage of an app is the sum over its users; forgotten entries do not count.
+pub async fn usage_counts_the_entries_of_users_and_apps(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    let of = |app: &str, user: &str, ids: &[&str]| {
+        let mut batch = batch(ids.iter().map(|id| memory(id, "text")).collect());
+        batch.scope = MemoryScope::new(app, user);
+        Arc::new(batch)
+    };
+    assert_eq!(store.usage("app", None).await.unwrap(), 0);
+    for batch in [
+        of("app", "ada", &["a", "b"]),
+        of("app", "bob", &["a"]),
+        of("other", "ada", &["a", "b", "c"]),
+        of("app", "ada", &["b"]),
+    ] {
+        store.add(batch).await.unwrap();
+    }
+    assert_eq!(store.usage("app", None).await.unwrap(), 3);
+    assert_eq!(store.usage("app", Some("ada")).await.unwrap(), 2);
+    assert_eq!(store.usage("app", Some("eve")).await.unwrap(), 0);
+    let first = Forget::Ids(vec!["a".to_owned()]);
+    store.forget(&ada(), Arc::new(first)).await.unwrap();
+    assert_eq!(store.usage("app", Some("ada")).await.unwrap(), 1);
+    assert_eq!(store.usage("app", None).await.unwrap(), 2);
+}
+
+/// A batch with more new entries than a quota has room for is refused as a whole. Entries that
+/// exist already need no room.
+pub async fn batch_beyond_the_room_of_a_quota_is_refused(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    add(&*store, vec![memory("a", "one")]).await;
+    let owner = StateOwner::app("app");
+    let exceeded = QuotaExceeded::new(QuotaKind::Memories, owner, 2, 1);
+    let within = |left, memories| {
+        let exceeded = exceeded.clone();
+        let mut batch = batch(memories);
+        batch.rooms = vec![QuotaRoom { left, exceeded }];
+        Arc::new(batch)
+    };
+    let two = || vec![memory("b", "two"), memory("c", "three")];
+    match store.add(within(1, two())).await {
+        Err(MemoryError::QuotaExceeded(error)) => assert_eq!(error, exceeded),
+        other => panic!("expected QuotaExceeded, got {other:?}"),
+    }
+    assert_eq!(texts(&*store).await, ["one"]);
+    let known_and_new = vec![memory("a", "changed"), memory("b", "two")];
+    store.add(within(1, known_and_new)).await.unwrap();
+    assert_eq!(texts(&*store).await, ["changed", "two"]);
 }
 
 /// Every field of an entry is returned.

@@ -29,6 +29,7 @@ mod state;
 mod tail;
 mod transfer;
 mod ttl;
+mod usage;
 
 pub use append::*;
 pub use budget::*;
@@ -50,6 +51,7 @@ pub use state::*;
 pub use tail::*;
 pub use transfer::*;
 pub use ttl::*;
+pub use usage::*;
 
 /// Turns every promise into a test of the store that the expression opens.
 ///
@@ -362,6 +364,16 @@ macro_rules! session_promises {
             default_limits_allow_large_events,
             invalid_timestamp_is_refused,
             lowered_state_limit_refuses_only_growth,
+            // usage
+            usage_equals_the_sum_over_the_logs_after_random_operations,
+            usage_counts_a_repeated_event_once,
+            write_beyond_a_quota_stores_nothing,
+            quota_is_never_exceeded_by_concurrent_appends,
+            repeated_append_succeeds_at_a_full_quota,
+            run_is_refused_at_its_beginning_when_a_quota_is_reached,
+            deletion_makes_room_under_a_quota,
+            quota_of_an_app_counts_all_its_users,
+            writes_of_another_instance_count_after_the_reload_interval,
         }
     };
     // Define a macro that adds `#[ignore]` to the tests of the exceptions.

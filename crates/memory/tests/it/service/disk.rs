@@ -148,6 +148,7 @@ async fn memory_of_200_bytes_takes_at_most_1500_bytes_on_disk() {
         memories: memories.collect::<Result<_, _>>().unwrap(),
         repeats: RepeatPolicy::Keep,
         limits: MemoryLimits::default(),
+        rooms: Vec::new(),
         now_us: 1_700_000_000_000_000,
     };
     store.add(Arc::new(batch)).await.unwrap();

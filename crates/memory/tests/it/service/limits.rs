@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use retain_core::{
     Content, Event, Forget, MemoryEntry, MemoryError, MemoryLimits, MemoryService as _,
-    MemoryUpdate, Session,
+    MemoryUpdate, Quotas, Session, Usage,
 };
 use retain_memory::IngestOptions;
 
@@ -201,4 +201,42 @@ async fn expired_direct_entry_can_be_added_again() {
     memory.forget("app", "ada", ids).await.unwrap();
     let added = memory.add_memory_with("app", "ada", &away, &ttl);
     assert_eq!(added.await.unwrap().forgotten, 1);
+}
+
+#[tokio::test]
+async fn app_quota_counts_the_entries_of_all_users() {
+    let (memory, clock) = in_memory();
+    let quotas = Quotas::default()
+        .with_user(Usage::default().with_memories(3))
+        .with_app(Usage::default().with_memories(4));
+    let memory = memory.with_quotas(quotas.clone());
+    memory
+        .add_session_to_memory(&session_of_messages("s1", 3))
+        .await
+        .unwrap();
+    let mut other = session_of_messages("s2", 2);
+    other.user_id = "bob".to_owned();
+    let refused = memory.add_session_to_memory(&other).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "quota exceeded: app \"app\" uses 3 of 4 memories, and the request does not fit \
+         (max-memories-per-app); delete data or raise the quota"
+    );
+    // Entries that exist already need no room, and forgotten ones make room at once.
+    memory
+        .add_session_to_memory(&session_of_messages("s1", 3))
+        .await
+        .unwrap();
+    let one = Forget::Ids(vec!["s1-1".to_owned()]);
+    memory.forget("app", "ada", one).await.unwrap();
+    memory.add_session_to_memory(&other).await.unwrap();
+    assert_eq!(memory.usage("app", None).await.unwrap(), 4);
+    let own = memory
+        .add_session_to_memory(&session_of_messages("s3", 2))
+        .await
+        .unwrap_err();
+    assert!(own.to_string().contains("max-memories-per-user"), "{own}");
+    let counts: Vec<u64> = quotas.rejections().map(|(_, _, count)| count).collect();
+    assert_eq!(counts.iter().sum::<u64>(), 2);
+    drop(clock);
 }

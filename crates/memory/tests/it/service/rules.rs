@@ -227,7 +227,8 @@ async fn limit_error_names_the_limit() {
     let error = rejected.unwrap_err().to_string();
     assert_eq!(
         error,
-        "memories of a user: 3 exceeds the limit of 2 (see MemoryLimits)"
+        "quota exceeded: user \"ada\" of app \"app\" uses 0 of 2 memories, and the request does \
+         not fit (max-memories-per-user); delete data or raise the quota"
     );
     assert_eq!(memory.statistics("app", "ada").await.unwrap().entries, 0);
     let small = session_with("s1", vec![Event::user_text("one")]);

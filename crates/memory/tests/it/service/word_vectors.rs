@@ -126,6 +126,7 @@ async fn write_with_vector_of(store: &SqliteMemoryStore, text: &str, vector_of: 
         memories: vec![memory.unwrap()],
         repeats: RepeatPolicy::Keep,
         limits: MemoryLimits::default(),
+        rooms: Vec::new(),
         now_us: 1,
     };
     store.add(Arc::new(batch)).await.unwrap();

@@ -57,7 +57,7 @@ impl Driver {
         Ok(event)
     }
 
-    /// Appends an agent's event. If the event is too large, reverts its state changes in the live
+    /// Appends an agent's event. If the event is too large or exceeds a quota, reverts its state changes in the live
     /// session, because the agent may continue without the event.
     pub(crate) async fn append_or_revert(
         &mut self,
@@ -71,9 +71,13 @@ impl Driver {
             .map(str::to_owned)
             .collect();
         let stored = self.append(event, last).await;
-        if let Err(RunError::Session(SessionError::TooLarge { .. })) = &stored
-            && !written.is_empty()
-        {
+        let refused = matches!(
+            stored,
+            Err(RunError::Session(
+                SessionError::TooLarge { .. } | SessionError::QuotaExceeded(_)
+            ))
+        );
+        if refused && !written.is_empty() {
             self.revert_state(&written).await?;
         }
         stored

@@ -1,11 +1,15 @@
-//! Lists the addresses of all artifacts in the folder by parsing the paths that `layout` builds.
+//! Lists the addresses of all artifacts in the folder by parsing the paths that `layout` builds, and
+//! sums the bytes of their content.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use retain_core::{ArtifactAddress, ArtifactError};
 
 use super::{
-    failed, folders_in,
+    failed, folders_in, is_absent,
     layout::{ArtifactFolder, VERSIONS},
     metadata::Metadata,
 };
@@ -49,6 +53,33 @@ pub(super) fn list_after(
         addresses.extend(read_address(root, key, &folder)?);
     }
     Ok(addresses)
+}
+
+/// Sums the bytes of the content of all versions of an app or of one of its users.
+pub(super) fn stored_bytes(
+    root: &Path,
+    app: &str,
+    user: Option<&str>,
+) -> Result<u64, ArtifactError> {
+    let mut bytes = 0;
+    for (key, folder) in find_all(root)? {
+        if key.app != app || user.is_some_and(|user| key.user != user) {
+            continue;
+        }
+        let artifact = ArtifactFolder::new(root, &folder);
+        let numbers = artifact.numbers();
+        for number in numbers.map_err(|e| failed("count what is stored", e))? {
+            let file = artifact.version(number).join(artifact.payload_name());
+            match fs::symlink_metadata(file) {
+                Ok(found) if found.is_file() => bytes += found.len(),
+                Ok(_) => {}
+                // It was deleted meanwhile.
+                Err(error) if is_absent(&error) => {}
+                Err(error) => return Err(failed("count what is stored", error)),
+            }
+        }
+    }
+    Ok(bytes)
 }
 
 /// Finds the folders of all artifacts, unordered. Each has a child folder `versions`.

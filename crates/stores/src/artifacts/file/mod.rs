@@ -191,6 +191,19 @@ impl ArtifactStore for FileArtifactStore {
         self.run_blocking("list artifacts", list).await
     }
 
+    /// Returns the bytes of the content alone. The metadata is in a file of its own.
+    fn stored_bytes(&self, new: &NewArtifact) -> u64 {
+        write::payload(new).len() as u64
+    }
+
+    async fn usage(&self, app: &str, user: Option<&str>) -> Result<u64, ArtifactError> {
+        let (app, user) = (app.to_owned(), user.map(str::to_owned));
+        let sum = move |folder: &Folder| {
+            addresses::stored_bytes(folder.layout.root(), &app, user.as_deref())
+        };
+        self.run_blocking("count what is stored", sum).await
+    }
+
     async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
         let (app, user) = (app.to_owned(), user.to_owned());
         let erase = move |folder: &Folder| folder.erase_user(&app, &user);

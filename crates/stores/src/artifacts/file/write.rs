@@ -51,7 +51,8 @@ pub(super) fn put(
     Ok(version)
 }
 
-fn payload(new: &NewArtifact) -> &[u8] {
+/// Returns the content of a version.
+pub(super) fn payload(new: &NewArtifact) -> &[u8] {
     let data = new.part.inline_data.as_ref();
     match (data.and_then(|blob| blob.data.as_deref()), &new.part.text) {
         (Some(data), _) => data,

@@ -119,6 +119,15 @@ impl MemoryStore for InMemoryMemoryStore {
         Ok(self.with_scope(scope, |table| table.statistics(now_us)))
     }
 
+    async fn usage(&self, app: &str, user: Option<&str>) -> Result<u64, MemoryError> {
+        let tables = self.tables();
+        let scopes = tables
+            .scopes
+            .iter()
+            .filter(|(scope, _)| scope.app == app && user.is_none_or(|user| scope.user == user));
+        Ok(scopes.map(|(_, table)| table.totals.entries).sum())
+    }
+
     async fn without_embedding(
         &self,
         scope: &MemoryScope,

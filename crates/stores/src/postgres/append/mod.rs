@@ -47,7 +47,7 @@ statements! {
              last_update = $3, touched_us = $4, lease_token = $5, lease_until_us = $6, \
              in_order = $7, state_bytes = $8, ",
             add_pending_work!("$9::int8", "$2::int8"),
-            " WHERE number = $1"
+            ", log_bytes = $10, sized_to = $11 WHERE number = $1"
         ),
     }
 }
@@ -147,7 +147,7 @@ fn plan<'a>(
     };
     for index in fresh {
         let new = &batch.events[index];
-        let position = plan.head.row.advance(&new.event)?;
+        let position = plan.head.row.advance(new)?;
         plan.events.push(position, new);
         plan.fresh.push((position, index));
     }
@@ -254,6 +254,7 @@ pub(super) async fn set_head(
     let (position, token) = (signed(row.position), row.lease.token as i64);
     let bytes = signed(row.state_bytes as u64);
     let kinds = kinds(work);
+    let (log_bytes, sized_to) = (signed(row.log_bytes), signed(row.sized_to));
     let params: [Param<'_>; _] = [
         &row.number,
         &position,
@@ -264,6 +265,8 @@ pub(super) async fn set_head(
         &row.in_order,
         &bytes,
         &kinds,
+        &log_bytes,
+        &sized_to,
     ];
     let set = transaction.execute(&statements.set_head, params);
     set.await.map(drop)
@@ -299,6 +302,8 @@ mod tests {
             in_order: true,
             state_bytes: 0,
             origin: None,
+            log_bytes: 0,
+            sized_to: 0,
         };
         CachedHead { row, revision: 1 }
     }

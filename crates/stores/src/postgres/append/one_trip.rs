@@ -42,7 +42,7 @@ const SET_HEAD: &str = concat!(
     ", head AS (
   UPDATE retain_sessions SET revision = revision + 1, position = {position},
     last_update = {last_update}, touched_us = now.us, lease_token = {lease_token},
-    in_order = {in_order}, lease_until_us =
+    log_bytes = {log_bytes}, sized_to = {position}, in_order = {in_order}, lease_until_us =
       CASE WHEN {until_is_relative}::bool THEN now.us + {until_us}::int8 ELSE {until_us}::int8 END, ",
     add_pending_work!("{pending_kinds}::int8", "{position}::int8")
 );
@@ -111,6 +111,10 @@ pub(super) async fn append(
         position: signed(head.row.position),
         token: head.row.lease.token as i64,
     };
+    // An older program has appended events without counting their bytes.
+    if head.row.sized_to != head.row.position {
+        return Ok(None);
+    }
     let Some((until_is_relative, planned)) = plan_on_head(key, batch, head) else {
         return Ok(None);
     };
@@ -121,6 +125,7 @@ pub(super) async fn append(
     let given_ids: Vec<&str> = given.map(|new| new.event.id.as_str()).collect();
     let (row, events) = (&planned.head.row, &planned.events);
     let (position, token) = (signed(row.position), row.lease.token as i64);
+    let log_bytes = signed(row.log_bytes);
     let takes_lease = matches!(batch.lease, LeaseUse::Take { .. });
     let bytes_max = signed(batch.state_bytes_max as u64);
     let pending_kinds = kinds(planned.work);
@@ -131,6 +136,7 @@ pub(super) async fn append(
     sql.bind("old_position", &expected.position);
     sql.bind("old_token", &expected.token);
     sql.bind("position", &position);
+    sql.bind("log_bytes", &log_bytes);
     sql.bind("last_update", &row.last_update);
     sql.bind("lease_token", &token);
     sql.bind("until_us", &row.lease.until_us);

@@ -19,6 +19,7 @@ use crate::postgres::{
     pool::{Database, Failure, Transaction, if_some},
     rows::{self, CachedHead, unsigned},
     state::{OwnStateChanges, OwnerKeys, StateStatements},
+    usage,
 };
 
 /// The rows that the first round trip returns.
@@ -81,10 +82,14 @@ pub(super) async fn append(
         now_us,
         is_repeated,
     );
-    let decided = match rows.await {
-        Ok(rows) => decide(key, batch, rows, sent.as_ref()),
-        Err(failure) => Err(failure),
+    let decided = async {
+        let mut rows = rows.await?;
+        if let Some(head) = &mut rows.head {
+            usage::complete_size(tx, &mut head.row).await?;
+        }
+        decide(key, batch, rows, sent.as_ref())
     };
+    let decided = decided.await;
     match decided {
         Ok(NextStep::Write(writes)) => {
             *sent = Some(writes.plan.to_unconfirmed(batch));

@@ -210,6 +210,10 @@ impl MemoryStore for PostgresMemoryStore {
         retry!(read::statistics(&self.database, scope, now_us)).map_err(into_memory_error)
     }
 
+    async fn usage(&self, app: &str, user: Option<&str>) -> Result<u64, MemoryError> {
+        retry!(read::count_entries(&self.database, app, user)).map_err(into_memory_error)
+    }
+
     async fn without_embedding(
         &self,
         scope: &MemoryScope,

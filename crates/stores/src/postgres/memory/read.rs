@@ -20,7 +20,7 @@ use super::{
     },
 };
 use crate::{
-    postgres::pool::{Database, Param},
+    postgres::pool::{Database, Failure, Param},
     sql::memory::{Models, info_columns, memory_bytes},
 };
 
@@ -249,6 +249,27 @@ pub(super) async fn without_embedding(
     let (after, limit) = (signed(after), signed(limit as u64));
     let params: &[Param<'_>] = &[&scope.app, &scope.user, &after, &model, &dims, &limit];
     records(database, SQL, params, false).await
+}
+
+/// Sums the counters of the scopes of an app, or reads that of one user.
+pub(super) async fn count_entries(
+    database: &Database,
+    app: &str,
+    user: Option<&str>,
+) -> Outcome<u64> {
+    const SUM: &str = "SELECT coalesce(sum(entries), 0)::int8 FROM retain_memory_scopes \
+                       WHERE app = $1";
+    let found = match user {
+        None => query(database, SUM, &[&app]).await?,
+        Some(user) => {
+            let sql = format!("{SUM} AND user_id = $2");
+            query(database, &sql, &[&app, &user]).await?
+        }
+    };
+    match found.first() {
+        Some(row) => Ok(unsigned(row, 0)?),
+        None => Err(Failure::Transient("PostgreSQL returned no sum")),
+    }
 }
 
 pub(super) async fn statistics(

@@ -218,6 +218,14 @@ impl MemoryStore for SqliteMemoryStore {
         self.read("count memories", count).await
     }
 
+    async fn usage(&self, app: &str, user: Option<&str>) -> Result<u64, MemoryError> {
+        let (app, user) = (app.to_owned(), user.map(str::to_owned));
+        self.read("count memories", move |connection| {
+            Ok(scope::count_entries(connection, &app, user.as_deref())?)
+        })
+        .await
+    }
+
     async fn without_embedding(
         &self,
         scope: &MemoryScope,

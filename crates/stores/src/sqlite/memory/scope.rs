@@ -50,6 +50,25 @@ pub(super) fn find_scope(
         .optional()
 }
 
+/// Sums the counters of the scopes of an app, or reads that of one user.
+pub(super) fn count_entries(
+    connection: &Connection,
+    app: &str,
+    user: Option<&str>,
+) -> rusqlite::Result<u64> {
+    const SUM: &str = "SELECT ifnull(sum(entries), 0) FROM memory_scopes WHERE app = ?1";
+    let read = |row: &Row<'_>| row.get(0);
+    match user {
+        None => connection.prepare_cached(SUM)?.query_row([app], read),
+        Some(user) => {
+            let sql = format!("{SUM} AND user = ?2");
+            connection
+                .prepare_cached(&sql)?
+                .query_row([app, user], read)
+        }
+    }
+}
+
 pub(super) fn create_scope(
     connection: &Connection,
     scope: &MemoryScope,

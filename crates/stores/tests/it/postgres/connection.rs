@@ -304,6 +304,7 @@ fn memory_batch(ids: [&str; 2]) -> Arc<MemoryBatch> {
         memories: memories.into(),
         repeats: RepeatPolicy::Replace,
         limits: MemoryLimits::default(),
+        rooms: Vec::new(),
         now_us: 1,
     })
 }

@@ -44,6 +44,7 @@ fn batch(memories: Vec<NewMemory>) -> Arc<MemoryBatch> {
         memories: memories.collect::<Result<_, _>>().unwrap(),
         repeats: RepeatPolicy::Replace,
         limits: MemoryLimits::default(),
+        rooms: Vec::new(),
         now_us: 1_700_000_000_000_000,
     })
 }

@@ -7,6 +7,7 @@
 //! - `proxy`: cuts connections at a chosen message
 //! - `replicas`: several processes on one database
 //! - `tls`: which certificates each `sslmode` trusts
+//! - `usage`: sizes of logs that an older program has extended
 
 mod connect;
 mod connection;
@@ -15,6 +16,7 @@ mod memory;
 mod proxy;
 mod replicas;
 mod tls;
+mod usage;
 
 use std::time::Duration;
 

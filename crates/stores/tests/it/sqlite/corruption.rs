@@ -93,6 +93,7 @@ async fn check_names_an_orphaned_memory() {
         memories: vec![memory.unwrap()],
         repeats: RepeatPolicy::Replace,
         limits: MemoryLimits::default(),
+        rooms: Vec::new(),
         now_us: 1,
     };
     let memories = sessions.store().memory();

@@ -43,6 +43,7 @@ async fn fill(store: &SqliteMemoryStore) {
             .into(),
         repeats: RepeatPolicy::Keep,
         limits: MemoryLimits::default(),
+        rooms: Vec::new(),
         now_us: 1_700_000_000_000_000,
     };
     store.add(Arc::new(batch)).await.unwrap();

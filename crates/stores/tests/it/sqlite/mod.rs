@@ -9,6 +9,7 @@
 //! - `migration`: copies of a whole database
 //! - `open`: URIs, foreign files, schemas, and error messages
 //! - `tail`: appends by another process
+//! - `usage`: sizes of logs that an older program has extended
 //! - `writer`: group commit, locks of other processes, cancelled appends
 
 mod backup;
@@ -20,6 +21,7 @@ mod memory;
 mod migration;
 mod open;
 mod tail;
+mod usage;
 mod writer;
 
 use std::path::Path;

@@ -199,6 +199,7 @@ async fn fill_memory(store: &SqliteStore) {
                 .collect(),
             repeats: RepeatPolicy::Keep,
             limits: MemoryLimits::default(),
+            rooms: Vec::new(),
             now_us,
         };
         memory_store.add(Arc::new(batch)).await.unwrap();
