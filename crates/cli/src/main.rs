@@ -15,7 +15,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use commands::{
     append, backup, check, demo, erase, export, import, keys, memory, migrate, serve, sweep,
-    upgrade,
+    upgrade, usage,
 };
 use output::note;
 
@@ -45,6 +45,8 @@ enum Command {
     Check(check::Check),
     /// Copy a snapshot of a database to a new file while it is in use.
     Backup(backup::Backup),
+    /// Print what a user or an app has stored.
+    Usage(usage::Usage),
     /// Upgrade the schema of a database; with --finish, complete the upgrade.
     Upgrade(upgrade::Upgrade),
     /// Copy everything from one store to another, then compare both.
@@ -109,6 +111,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Import(import) => import.run().await,
         Command::Check(check) => check.run().await,
         Command::Backup(backup) => backup.run().await,
+        Command::Usage(usage) => usage.run().await,
         Command::Upgrade(upgrade) => upgrade.run().await,
         Command::Migrate(migrate) => migrate.run().await,
         Command::Erase(erase) => erase.run().await,

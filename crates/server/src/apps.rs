@@ -464,6 +464,7 @@ mod tests {
             memory: Arc::new(InMemoryMemoryService::new()),
             long_term_memory: None,
             artifacts: Arc::new(InMemoryArtifactService::new()),
+            quotas: Default::default(),
         };
         Apps::new(services).with_agent("desk", agent.build().unwrap())
     }

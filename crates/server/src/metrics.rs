@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use retain_core::budget::{BudgetUse, ByteBudget};
+use retain_core::{
+    QuotaKind, QuotaScope,
+    budget::{BudgetUse, ByteBudget},
+};
 
 /// Upper bounds of the histogram's buckets: in microseconds, and in seconds as the label's text.
 const RANGES: [(u64, &str); 12] = [
@@ -209,6 +212,19 @@ pub(crate) fn budget_text(budget: &ByteBudget) -> String {
         "Work refused at the memory limit.",
     );
     let _ = writeln!(text, "{name} {}", budget.rejections());
+    text
+}
+
+/// Writes the numbers of writes that quotas have rejected. A quota that rejected nothing is omitted.
+pub(crate) fn quota_rejections_text(
+    rejections: impl Iterator<Item = (QuotaScope, QuotaKind, u64)>,
+) -> String {
+    let (name, mut text) = ("retain_quota_rejections_total", String::new());
+    write_header(&mut text, name, "counter", "Writes that exceed a quota.");
+    for (scope, kind, count) in rejections.filter(|(_, _, count)| *count > 0) {
+        let (scope, kind) = (scope.as_str(), kind.as_str());
+        let _ = writeln!(text, "{name}{{quota=\"{kind}\",per=\"{scope}\"}} {count}");
+    }
     text
 }
 

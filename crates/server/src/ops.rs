@@ -12,7 +12,7 @@ use axum::{
 use crate::{
     failures::reasons,
     guard::{Guards, Scope},
-    metrics::budget_text,
+    metrics::{budget_text, quota_rejections_text},
     routes::{Access, Routes},
     services::Shared,
 };
@@ -112,6 +112,8 @@ async fn metrics(
         ),
     ]);
     text.push_str(&budget_text(guards.memory.budget()));
+    let rejections = server.services.quotas.rejections();
+    text.push_str(&quota_rejections_text(rejections));
     let content_type = "text/plain; version=0.0.4; charset=utf-8";
     ([(header::CONTENT_TYPE, content_type)], text)
 }

@@ -7,7 +7,7 @@ use axum::{
     extract::DefaultBodyLimit,
     middleware::{from_fn, from_fn_with_state},
 };
-use retain_core::{ArtifactService, MemoryService, SessionLog, SessionService};
+use retain_core::{ArtifactService, MemoryService, Quotas, SessionLog, SessionService};
 use retain_memory::LongTermMemory;
 use retain_runtime::MaintenanceStatus;
 
@@ -34,6 +34,8 @@ pub struct Services {
     pub long_term_memory: Option<Arc<dyn LongTermMemory>>,
     /// Artifacts.
     pub artifacts: Arc<dyn ArtifactService>,
+    /// The quotas of these services, to show them and count rejections.
+    pub quotas: Quotas,
 }
 
 impl Services {
@@ -48,12 +50,20 @@ impl Services {
             memory,
             long_term_memory: None,
             artifacts,
+            quotas: Quotas::default(),
         }
     }
 
     /// Sets the service for Retain's own memory operations, over the same memories.
     pub fn with_long_term_memory(mut self, memory: Arc<dyn LongTermMemory>) -> Services {
         self.long_term_memory = Some(memory);
+        self
+    }
+
+    /// Sets the quotas that the services were built with. The services enforce them; the server
+    /// shows them at the routes of usage and in the metrics.
+    pub fn with_quotas(mut self, quotas: Quotas) -> Services {
+        self.quotas = quotas;
         self
     }
 

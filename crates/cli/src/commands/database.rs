@@ -13,8 +13,8 @@ use retain::{
     memory::{Embedder, LongTermMemory, StoreMemoryService},
     session::SqliteOptions,
     store::{
-        ArtifactStore, ByteBudget, KeyStore, MemoryStore, SqliteStore, StoreArtifactService,
-        TransferStore,
+        ArtifactStore, ByteBudget, KeyStore, MemoryStore, Quotas, SqliteStore,
+        StoreArtifactService, TransferStore,
     },
 };
 
@@ -141,31 +141,44 @@ impl Database {
 
     /// Returns the sessions.
     pub(crate) fn sessions(&self) -> Arc<dyn SessionLog> {
+        self.sessions_within(&Quotas::default())
+    }
+
+    /// Returns the sessions, within quotas.
+    pub(crate) fn sessions_within(&self, quotas: &Quotas) -> Arc<dyn SessionLog> {
+        let quotas = quotas.clone();
         match self {
-            Database::Sqlite(sessions) => Arc::new(sessions.clone()),
+            Database::Sqlite(sessions) => Arc::new(sessions.clone().with_quotas(quotas)),
             #[cfg(feature = "postgres")]
-            Database::Postgres(sessions, _) => Arc::new(sessions.clone()),
+            Database::Postgres(sessions, _) => Arc::new(sessions.clone().with_quotas(quotas)),
         }
     }
 
-    /// Returns the memories, with semantic search if there is an embedder, and their store.
-    pub(crate) fn memory(&self, options: &MemoryOptions) -> MemoryParts {
-        match self {
-            Database::Sqlite(sessions) => memory_service(sessions.store().memory(), options),
-            #[cfg(feature = "postgres")]
-            Database::Postgres(sessions, _) => memory_service(sessions.store().memory(), options),
-        }
-    }
-
-    /// Returns the artifacts, and their store.
-    pub(crate) fn artifacts(&self) -> ArtifactParts {
+    /// Returns the memories within quotas, with semantic search if there is an embedder, and their
+    /// store.
+    pub(crate) fn memory(&self, quotas: &Quotas, options: &MemoryOptions) -> MemoryParts {
         match self {
             Database::Sqlite(sessions) => {
-                artifact_service(SqliteArtifactService::over(sessions.store().artifacts()))
+                memory_service(sessions.store().memory(), quotas, options)
             }
             #[cfg(feature = "postgres")]
             Database::Postgres(sessions, _) => {
-                artifact_service(PostgresArtifactService::over(sessions.store().artifacts()))
+                memory_service(sessions.store().memory(), quotas, options)
+            }
+        }
+    }
+
+    /// Returns the artifacts within quotas, and their store.
+    pub(crate) fn artifacts(&self, quotas: &Quotas) -> ArtifactParts {
+        match self {
+            Database::Sqlite(sessions) => {
+                let service = SqliteArtifactService::over(sessions.store().artifacts());
+                artifact_service(service, quotas)
+            }
+            #[cfg(feature = "postgres")]
+            Database::Postgres(sessions, _) => {
+                let service = PostgresArtifactService::over(sessions.store().artifacts());
+                artifact_service(service, quotas)
             }
         }
     }
@@ -215,9 +228,15 @@ pub(crate) type MemoryParts = (Arc<dyn LongTermMemory>, Arc<dyn MemoryStore>);
 /// An artifact service and its store.
 pub(crate) type ArtifactParts = (Arc<dyn ArtifactService>, Arc<dyn ArtifactStore>);
 
-/// Returns the memory service with these options.
-pub(crate) fn memory_service<S: MemoryStore>(store: S, options: &MemoryOptions) -> MemoryParts {
-    let memory = StoreMemoryService::over(store).with_byte_budget(&options.budget);
+/// Returns the memory service within quotas, with these options.
+pub(crate) fn memory_service<S: MemoryStore>(
+    store: S,
+    quotas: &Quotas,
+    options: &MemoryOptions,
+) -> MemoryParts {
+    let memory = StoreMemoryService::over(store)
+        .with_quotas(quotas.clone())
+        .with_byte_budget(&options.budget);
     let memory = match &options.embedder {
         Some(embedder) => memory.with_embedder(Arc::clone(embedder)),
         None => memory,
@@ -226,9 +245,12 @@ pub(crate) fn memory_service<S: MemoryStore>(store: S, options: &MemoryOptions) 
     (Arc::new(memory), store)
 }
 
+/// Returns the artifact service within quotas, and its store.
 pub(crate) fn artifact_service<S: ArtifactStore>(
     artifacts: StoreArtifactService<S>,
+    quotas: &Quotas,
 ) -> ArtifactParts {
+    let artifacts = artifacts.with_quotas(quotas.clone());
     let store = artifacts.shared_store();
     (Arc::new(artifacts), store)
 }

@@ -16,6 +16,7 @@ pub(crate) mod serve;
 mod services;
 pub(crate) mod sweep;
 pub(crate) mod upgrade;
+pub(crate) mod usage;
 
 use clap::Args;
 

@@ -15,7 +15,7 @@ use retain::{
     artifact::{ExpiringArtifacts, FileArtifactService, InMemoryArtifactService},
     store::{
         Clock, FileArtifactStore, InMemoryKeyStore, InMemoryMemoryStore, KeyStore, MigrationSide,
-        TransferStore,
+        Quotas, TransferStore, Usage,
     },
 };
 
@@ -105,7 +105,16 @@ pub(crate) struct UrisInFile {
     pub(crate) artifacts: Option<String>,
 }
 
-/// The URIs of all stores.
+/// How much the stores may hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct StoreLimits {
+    /// The quotas of each user.
+    pub(crate) user: Usage,
+    /// The quotas of each app.
+    pub(crate) app: Usage,
+}
+
+/// The URIs of all stores, and how much they may hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServiceUris {
     pub(crate) sessions: String,
@@ -113,6 +122,8 @@ pub(crate) struct ServiceUris {
     pub(crate) memory: Option<String>,
     /// `None` selects the session store.
     pub(crate) artifacts: Option<String>,
+    /// By default unlimited.
+    pub(crate) limits: StoreLimits,
 }
 
 impl ServiceUris {
@@ -126,7 +137,14 @@ impl ServiceUris {
             sessions: sessions.unwrap_or_else(|| DEFAULT_STORE.to_owned()),
             memory,
             artifacts,
+            limits: StoreLimits::default(),
         }
+    }
+
+    /// Sets how much the stores may hold.
+    pub(crate) fn with_limits(mut self, limits: StoreLimits) -> ServiceUris {
+        self.limits = limits;
+        self
     }
 
     /// Fails for a store that only the process of the server can reach.
@@ -179,9 +197,12 @@ impl ServiceSet {
         if uri == DEFAULT_STORE && mode == OpenMode::Create {
             std::fs::create_dir_all(".retain").context("cannot create the folder .retain")?;
         }
+        let quotas = Quotas::default()
+            .with_user(uris.limits.user)
+            .with_app(uris.limits.app);
         let mut set = match uri {
-            IN_MEMORY_URI => in_memory_set(options),
-            _ => database_set(uri, mode, options)
+            IN_MEMORY_URI => in_memory_set(quotas, options),
+            _ => database_set(uri, mode, quotas, options)
                 .await
                 .context("cannot open --session-service-uri")?,
         };
@@ -268,7 +289,7 @@ impl ServiceSet {
             return Ok(());
         }
         let database = open_database(uri, mode, IN_MEMORY_URI).await?;
-        let (memory, store) = database.memory(options);
+        let (memory, store) = database.memory(&self.services.quotas, options);
         self.services.memory = Arc::clone(&memory) as _;
         self.services.long_term_memory = Some(memory);
         self.stores.memory = Some(store);
@@ -277,17 +298,19 @@ impl ServiceSet {
     }
 
     async fn replace_artifacts(&mut self, uri: &str, mode: OpenMode) -> anyhow::Result<()> {
+        let quotas = &self.services.quotas;
         self.addresses.artifacts = uri.to_owned();
         let (service, store) = match uri {
-            IN_MEMORY_URI => artifact_service(InMemoryArtifactService::new()),
+            IN_MEMORY_URI => artifact_service(InMemoryArtifactService::new(), quotas),
             uri if uri.starts_with("file:") => {
                 let store = open_artifact_folder(&folder(uri)?, mode)?;
-                artifact_service(FileArtifactService::over(store))
+                artifact_service(FileArtifactService::over(store), quotas)
             }
             uri => {
-                let database = open_database(uri, mode, "file:///folder, memory://").await?;
+                let others = "file:///folder, memory://";
+                let database = open_database(uri, mode, others).await?;
                 self.addresses.artifacts = database.display_uri(uri);
-                database.artifacts()
+                database.artifacts(quotas)
             }
         };
         self.services.artifacts = service;
@@ -297,14 +320,15 @@ impl ServiceSet {
 }
 
 /// Returns all services in memory. A search ranks memories as in a database.
-fn in_memory_set(options: &MemoryOptions) -> ServiceSet {
-    let sessions = InMemorySessionService::new();
+fn in_memory_set(quotas: Quotas, options: &MemoryOptions) -> ServiceSet {
+    let sessions = InMemorySessionService::new().with_quotas(quotas.clone());
     let store = sessions.shared_store();
     let parts = SetParts {
         sessions: (Arc::new(sessions), store),
-        memory: memory_service(InMemoryMemoryStore::default(), options),
-        artifacts: artifact_service(InMemoryArtifactService::new()),
+        memory: memory_service(InMemoryMemoryStore::default(), &quotas, options),
+        artifacts: artifact_service(InMemoryArtifactService::new(), &quotas),
         keys: Arc::new(InMemoryKeyStore::default()),
+        quotas,
     };
     parts.into_set(IN_MEMORY_URI.to_owned())
 }
@@ -313,14 +337,16 @@ fn in_memory_set(options: &MemoryOptions) -> ServiceSet {
 async fn database_set(
     uri: &str,
     mode: OpenMode,
+    quotas: Quotas,
     options: &MemoryOptions,
 ) -> anyhow::Result<ServiceSet> {
     let database = open_database(uri, mode, IN_MEMORY_URI).await?;
     let parts = SetParts {
-        sessions: (database.sessions(), database.shared_store()),
-        memory: database.memory(options),
-        artifacts: database.artifacts(),
+        sessions: (database.sessions_within(&quotas), database.shared_store()),
+        memory: database.memory(&quotas, options),
+        artifacts: database.artifacts(&quotas),
         keys: database.keys(),
+        quotas,
     };
     Ok(parts.into_set(database.display_uri(uri)))
 }
@@ -331,6 +357,7 @@ struct SetParts {
     memory: MemoryParts,
     artifacts: ArtifactParts,
     keys: Arc<dyn KeyStore>,
+    quotas: Quotas,
 }
 
 impl SetParts {
@@ -340,7 +367,8 @@ impl SetParts {
         let (artifacts, artifact_store) = self.artifacts;
         ServiceSet {
             services: Services::new(sessions, Arc::clone(&memory) as _, artifacts)
-                .with_long_term_memory(memory),
+                .with_long_term_memory(memory)
+                .with_quotas(self.quotas),
             stores: MigrationSide {
                 sessions: Some(session_store),
                 memory: Some(memory_store),

@@ -29,6 +29,7 @@ mod replicas;
 mod serve;
 mod sweep;
 mod upgrade;
+mod usage;
 
 /// Returns the seed of a random test: `RETAIN_SEED`, or else `default`.
 fn seed(test: &str, default: u64) -> u64 {

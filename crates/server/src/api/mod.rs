@@ -23,6 +23,7 @@ mod shapes;
 mod state;
 mod tail;
 mod transfer;
+mod usage;
 
 use axum::{handler::Handler, middleware::from_fn};
 pub use openapi::openapi_json;
@@ -63,7 +64,7 @@ fn api(routes: Routes) -> Api {
     };
     let api = events::routes(sessions::routes(api));
     let api = transfer::routes(tail::routes(state::routes(api)));
-    let api = memory::routes(erase::routes(api));
+    let api = memory::routes(erase::routes(usage::routes(api)));
     openapi::routes(artifacts::routes(api))
 }
 

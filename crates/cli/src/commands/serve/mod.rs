@@ -11,6 +11,7 @@ mod mcp;
 mod memory_limit;
 mod models;
 mod open_files;
+mod quotas;
 mod settings;
 mod signals;
 

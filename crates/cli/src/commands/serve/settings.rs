@@ -258,12 +258,8 @@ pub(super) struct PartialSettings {
     #[serde(alias = "max_runs")]
     max_runs: Option<usize>,
     /// Maximum number of concurrent runs per user [default: 8]
-    #[arg(
-        long,
-        alias = "max_runs_per_user",
-        env = "RETAIN_MAX_RUNS_PER_USER",
-        value_name = "N"
-    )]
+    #[arg(long, alias = "max_runs_per_user", value_name = "N")]
+    #[arg(env = "RETAIN_MAX_RUNS_PER_USER")]
     #[serde(alias = "max_runs_per_user")]
     max_runs_per_user: Option<usize>,
     /// Maximum number of requests per second and API key [default: 100]
@@ -285,14 +281,60 @@ pub(super) struct PartialSettings {
     #[serde(alias = "max_streams_per_key")]
     max_streams_per_key: Option<usize>,
     /// Maximum number of open streams and runs per user [default: 1000]
-    #[arg(
-        long,
-        alias = "max_streams_per_user",
-        env = "RETAIN_MAX_STREAMS_PER_USER",
-        value_name = "N"
-    )]
+    #[arg(long, alias = "max_streams_per_user", value_name = "N")]
+    #[arg(env = "RETAIN_MAX_STREAMS_PER_USER")]
     #[serde(alias = "max_streams_per_user")]
     max_streams_per_user: Option<usize>,
+    /// Maximum number of sessions per user; 0 is unlimited [default: 0]
+    #[arg(long, alias = "max_sessions_per_user", value_name = "N")]
+    #[arg(env = "RETAIN_MAX_SESSIONS_PER_USER")]
+    #[serde(alias = "max_sessions_per_user")]
+    pub(super) max_sessions_per_user: Option<u64>,
+    /// Maximum number of events per user; 0 is unlimited [default: 0]
+    #[arg(long, alias = "max_events_per_user", value_name = "N")]
+    #[arg(env = "RETAIN_MAX_EVENTS_PER_USER")]
+    #[serde(alias = "max_events_per_user")]
+    pub(super) max_events_per_user: Option<u64>,
+    /// Maximum bytes of events per user; 0 is unlimited [default: 0]
+    #[arg(long, alias = "max_event_bytes_per_user", value_name = "N")]
+    #[arg(env = "RETAIN_MAX_EVENT_BYTES_PER_USER")]
+    #[serde(alias = "max_event_bytes_per_user")]
+    pub(super) max_event_bytes_per_user: Option<u64>,
+    /// Maximum bytes of artifacts per user; 0 is unlimited [default: 0]
+    #[arg(long, alias = "max_artifact_bytes_per_user", value_name = "N")]
+    #[arg(env = "RETAIN_MAX_ARTIFACT_BYTES_PER_USER")]
+    #[serde(alias = "max_artifact_bytes_per_user")]
+    pub(super) max_artifact_bytes_per_user: Option<u64>,
+    /// Maximum number of memories per user; 0 is unlimited [default: 1000000]
+    #[arg(long, alias = "max_memories_per_user", value_name = "N")]
+    #[arg(env = "RETAIN_MAX_MEMORIES_PER_USER")]
+    #[serde(alias = "max_memories_per_user")]
+    pub(super) max_memories_per_user: Option<u64>,
+    /// Maximum number of sessions per app; 0 is unlimited [default: 0]
+    #[arg(long, alias = "max_sessions_per_app", value_name = "N")]
+    #[arg(env = "RETAIN_MAX_SESSIONS_PER_APP")]
+    #[serde(alias = "max_sessions_per_app")]
+    pub(super) max_sessions_per_app: Option<u64>,
+    /// Maximum number of events per app; 0 is unlimited [default: 0]
+    #[arg(long, alias = "max_events_per_app", value_name = "N")]
+    #[arg(env = "RETAIN_MAX_EVENTS_PER_APP")]
+    #[serde(alias = "max_events_per_app")]
+    pub(super) max_events_per_app: Option<u64>,
+    /// Maximum bytes of events per app; 0 is unlimited [default: 0]
+    #[arg(long, alias = "max_event_bytes_per_app", value_name = "N")]
+    #[arg(env = "RETAIN_MAX_EVENT_BYTES_PER_APP")]
+    #[serde(alias = "max_event_bytes_per_app")]
+    pub(super) max_event_bytes_per_app: Option<u64>,
+    /// Maximum bytes of artifacts per app; 0 is unlimited [default: 0]
+    #[arg(long, alias = "max_artifact_bytes_per_app", value_name = "N")]
+    #[arg(env = "RETAIN_MAX_ARTIFACT_BYTES_PER_APP")]
+    #[serde(alias = "max_artifact_bytes_per_app")]
+    pub(super) max_artifact_bytes_per_app: Option<u64>,
+    /// Maximum number of memories per app; 0 is unlimited [default: 0]
+    #[arg(long, alias = "max_memories_per_app", value_name = "N")]
+    #[arg(env = "RETAIN_MAX_MEMORIES_PER_APP")]
+    #[serde(alias = "max_memories_per_app")]
+    pub(super) max_memories_per_app: Option<u64>,
     /// Include requests, answers, arguments and results in exported spans [default:
     /// ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS, or false]
     #[arg(
@@ -383,6 +425,7 @@ impl Settings {
             given.sweep_interval,
             Duration::from_secs(60),
         )?;
+        let store_limits = given.store_limits();
         let api_key = given.api_key;
         if api_key.as_deref().is_some_and(|key| key.len() < 16) {
             anyhow::bail!("--api-key is too short: use at least 16 characters");
@@ -399,7 +442,8 @@ impl Settings {
                 given.session_service_uri,
                 given.memory_service_uri,
                 given.artifact_service_uri,
-            ),
+            )
+            .with_limits(store_limits),
             embedder: given.embedder,
             ui_dir: given.ui_dir,
             allow_origins: given.allow_origins.unwrap_or_default(),
@@ -451,6 +495,10 @@ impl PartialSettings {
             max_body_bytes,
             max_header_bytes, header_timeout, body_timeout, write_timeout, max_connections,
             max_runs, max_runs_per_user, max_llm_calls, requests_per_key, max_streams_per_key, max_streams_per_user,
+            max_sessions_per_user, max_events_per_user, max_event_bytes_per_user,
+            max_artifact_bytes_per_user, max_memories_per_user,
+            max_sessions_per_app, max_events_per_app, max_event_bytes_per_app,
+            max_artifact_bytes_per_app, max_memories_per_app,
             capture_message_content, log_format, log_level,
         )
     }
@@ -586,7 +634,7 @@ mod tests {
     }
 
     /// Every setting with a value for the option and another value for the line of a file.
-    const SETTINGS: [(&str, &str, &str); 33] = [
+    const SETTINGS: [(&str, &str, &str); 43] = [
         ("--default-app", "a", "\"b\""),
         ("--model", "a", "\"b\""),
         ("--host", "127.0.0.2", "\"127.0.0.3\""),
@@ -618,6 +666,16 @@ mod tests {
         ("--requests-per-key", "1", "2.0"),
         ("--max-streams-per-key", "1", "2"),
         ("--max-streams-per-user", "1", "2"),
+        ("--max-sessions-per-user", "1", "2"),
+        ("--max-events-per-user", "1", "2"),
+        ("--max-event-bytes-per-user", "1", "2"),
+        ("--max-artifact-bytes-per-user", "1", "2"),
+        ("--max-memories-per-user", "1", "2"),
+        ("--max-sessions-per-app", "1", "2"),
+        ("--max-events-per-app", "1", "2"),
+        ("--max-event-bytes-per-app", "1", "2"),
+        ("--max-artifact-bytes-per-app", "1", "2"),
+        ("--max-memories-per-app", "1", "2"),
         ("--capture-message-content=true", "", "false"),
         ("--log-level", "debug", "\"error\""),
     ];

@@ -6,6 +6,7 @@ mod keys;
 mod memory;
 mod operations;
 mod owners;
+mod quotas;
 mod sockets;
 mod support;
 mod tail;
