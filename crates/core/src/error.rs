@@ -151,7 +151,8 @@ pub enum SessionError {
         /// The underlying error, if any.
         source: Option<BoxError>,
     },
-    /// The disk is full. Free some space; reads continue, and writes resume without a restart.
+    /// The disk is full, or so full that only deletions are admitted. Free some space; reads
+    /// continue, and writes resume without a restart.
     #[error("{store}: no space left to {operation}")]
     Full {
         /// The store.

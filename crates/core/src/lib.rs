@@ -101,8 +101,9 @@ pub use session::{
 };
 pub use state::{ScopedDelta, State, StateDelta, StateScope, TrackedState};
 pub use store::{
-    AppendOutcome, Batch, Changes, EraseReceipt, EventLookup, Head, LeaseUpdate, ListFields,
-    ListQuery, Listing, NewEvent, NewSession, ReadDetail, ScopedState, SessionStore, Snapshot,
+    AppendOutcome, Batch, Changes, EraseReceipt, EventLookup, FreeSpace, Head, LeaseUpdate,
+    ListFields, ListQuery, Listing, NewEvent, NewSession, ReadDetail, ScopedState, SessionStore,
+    Snapshot,
 };
 /// Cancels a wait; see [`RunOptions::cancel`].
 pub use tokio_util::sync::CancellationToken;

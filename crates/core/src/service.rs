@@ -26,7 +26,7 @@ use crate::{
     quota::Usage,
     session::{GetSessionConfig, ListCursor, ListSessionsResponse, Session, SessionKey, Window},
     state::State,
-    store::EraseReceipt,
+    store::{EraseReceipt, FreeSpace},
 };
 
 /// Session operations as in ADK.
@@ -207,6 +207,12 @@ pub trait SessionLog: SessionService {
 
     /// Fails unless the store is reachable and has the schema version that this program expects.
     async fn ready(&self) -> Result<()>;
+
+    /// Returns the free space of the store's file system, if the store refuses writes before it is
+    /// full.
+    fn free_space(&self) -> Option<FreeSpace> {
+        None
+    }
 
     /// Returns the number of events that this service has appended since it was created.
     fn appended_events(&self) -> u64 {

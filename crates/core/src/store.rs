@@ -309,6 +309,33 @@ impl Listing {
     }
 }
 
+/// The free space of the file system that has a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FreeSpace {
+    /// Free bytes.
+    pub free: u64,
+    /// Bytes that must stay free. Writes that add data and would leave less fail with
+    /// [`SessionError::Full`].
+    pub min_free: u64,
+    /// Number of writes that failed for this reason.
+    pub refused: u64,
+    /// Whether such writes fail now.
+    pub is_low: bool,
+}
+
+impl FreeSpace {
+    /// Describes the free space.
+    pub fn new(free: u64, min_free: u64, refused: u64, is_low: bool) -> FreeSpace {
+        FreeSpace {
+            free,
+            min_free,
+            refused,
+            is_low,
+        }
+    }
+}
+
 /// What an erase deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -414,6 +441,11 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// Fails unless the store is reachable and has the schema version that this program expects.
     async fn ready(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// Returns the free space of the file system, if the store refuses writes before it is full.
+    fn free_space(&self) -> Option<FreeSpace> {
+        None
     }
 
     /// Returns the bulk-transfer operations of the store. Without them, import, export, migration

@@ -38,15 +38,19 @@ pub use retain_core::{
     NewEmbedding, NewMemory, PreparedMemory, RepeatPolicy, SourceMemory, Tombstone,
     derived_memory_id, plan_batch, plan_edit, plan_edited, plan_growth, plan_restore,
 };
+/// How much apps and users have stored, and how much they may store.
+pub use retain_core::{
+    FreeSpace, QuotaExceeded, QuotaKind, QuotaMeter, QuotaReservation, QuotaRoom, QuotaScope,
+    Quotas, Usage, check_rooms,
+};
 /// Types for copying everything from one store to another.
 pub use retain_core::{
     Migration, MigrationCounts, MigrationError, MigrationObserver, MigrationPhase, MigrationReport,
     MigrationSide, MigrationSurvey, NoObserver,
 };
-/// How much apps and users have stored, and how much they may store.
-pub use retain_core::{
-    QuotaExceeded, QuotaKind, QuotaMeter, QuotaReservation, QuotaRoom, QuotaScope, Quotas, Usage,
-    check_rooms,
+#[cfg(feature = "sqlite")]
+pub use retain_stores::{
+    DiskSpace, SpaceProbe, SqliteArtifactStore, SqliteKeyStore, SqliteMemoryStore, SqliteStore,
 };
 pub use retain_stores::{
     FileArtifactStore, InMemoryArtifactStore, InMemoryKeyStore, InMemoryMemoryStore, InMemoryStore,
@@ -55,5 +59,3 @@ pub use retain_stores::{
 pub use retain_stores::{
     PostgresArtifactStore, PostgresKeyStore, PostgresMemoryStore, PostgresStore,
 };
-#[cfg(feature = "sqlite")]
-pub use retain_stores::{SqliteArtifactStore, SqliteKeyStore, SqliteMemoryStore, SqliteStore};

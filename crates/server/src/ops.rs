@@ -14,7 +14,7 @@ use crate::{
     guard::{Guards, Scope},
     metrics::{budget_text, quota_rejections_text},
     routes::{Access, Routes},
-    services::Shared,
+    services::{Server, Shared},
 };
 
 pub(crate) fn routes(routes: Routes) -> Routes {
@@ -41,6 +41,11 @@ async fn health() -> impl IntoResponse {
 async fn ready(State(server): State<Shared>) -> impl IntoResponse {
     let json = [(header::CONTENT_TYPE, "application/json")];
     match server.services.sessions.ready().await {
+        // Reads and deletions work, and only deletions can free the space, so the server stays ready.
+        Ok(()) if is_low_on_space(&server) => {
+            let body = r#"{"status":"ready","detail":"free space is low: writes that add data are refused; see the log"}"#;
+            (StatusCode::OK, json, body)
+        }
         Ok(()) => (StatusCode::OK, json, r#"{"status":"ready"}"#),
         Err(error) => {
             tracing::error!(error = ?reasons(&error), "the store is unavailable");
@@ -50,12 +55,26 @@ async fn ready(State(server): State<Shared>) -> impl IntoResponse {
     }
 }
 
+fn is_low_on_space(server: &Server) -> bool {
+    let space = server.services.sessions.free_space();
+    let Some(space) = space.filter(|space| space.is_low) else {
+        return false;
+    };
+    let (free, min_free) = (space.free, space.min_free);
+    tracing::warn!(
+        free,
+        min_free,
+        "free space is low: writes that add data are refused; free some space"
+    );
+    true
+}
+
 async fn metrics(
     State(server): State<Shared>,
     Extension(guards): Extension<Arc<Guards>>,
 ) -> impl IntoResponse {
     let (runs, maintenance) = (server.apps.runs(), &server.maintenance_status);
-    let mut text = guards.metrics.text(&[
+    let mut gauges = vec![
         (
             "retain_runs_total",
             "counter",
@@ -110,7 +129,30 @@ async fn metrics(
             "Expired sessions that this process has deleted.",
             maintenance.swept_sessions(),
         ),
-    ]);
+    ];
+    if let Some(space) = server.services.sessions.free_space() {
+        gauges.extend([
+            (
+                "retain_free_bytes",
+                "gauge",
+                "Free bytes of the database's file system.",
+                space.free,
+            ),
+            (
+                "retain_min_free_bytes",
+                "gauge",
+                "Free bytes below which writes that add data are refused.",
+                space.min_free,
+            ),
+            (
+                "retain_low_space_rejections_total",
+                "counter",
+                "Writes that were refused because free space is low.",
+                space.refused,
+            ),
+        ]);
+    }
+    let mut text = guards.metrics.text(&gauges);
     text.push_str(&budget_text(guards.memory.budget()));
     let rejections = server.services.quotas.rejections();
     text.push_str(&quota_rejections_text(rejections));

@@ -25,6 +25,6 @@ pub use postgres::{
 };
 #[cfg(feature = "sqlite")]
 pub use sqlite::{
-    Durability, SqliteArtifactService, SqliteArtifactStore, SqliteKeyStore, SqliteMemoryStore,
-    SqliteOptions, SqliteSessionService, SqliteStore,
+    DiskSpace, Durability, SpaceProbe, SqliteArtifactService, SqliteArtifactStore, SqliteKeyStore,
+    SqliteMemoryStore, SqliteOptions, SqliteSessionService, SqliteStore,
 };

@@ -57,6 +57,15 @@ pub(crate) enum Database {
 impl Database {
     /// Opens the database at `uri`.
     pub(crate) async fn open(uri: &str, mode: OpenMode) -> anyhow::Result<Database> {
+        Database::open_with(uri, mode, None).await
+    }
+
+    /// Like [`open`](Self::open), with a minimum of free space for a file whose URI gives none.
+    pub(crate) async fn open_with(
+        uri: &str,
+        mode: OpenMode,
+        min_free_space: Option<u64>,
+    ) -> anyhow::Result<Database> {
         #[cfg(feature = "postgres")]
         if PostgresOptions::is_address(uri) {
             let mut options = PostgresOptions::from_uri(uri)?;
@@ -79,6 +88,10 @@ impl Database {
             OpenMode::Create => options,
             OpenMode::Existing => options.existing(),
             OpenMode::ReadOnly => options.read_only(),
+        };
+        let options = match min_free_space {
+            Some(bytes) => options.with_default_min_free_space(bytes),
+            None => options,
         };
         let store = SqliteStore::open(options).await?;
         Ok(Database::Sqlite(SqliteSessionService::over(store)))

@@ -112,6 +112,8 @@ pub(crate) struct StoreLimits {
     pub(crate) user: Usage,
     /// The quotas of each app.
     pub(crate) app: Usage,
+    /// Bytes that must stay free on the file system of a SQLite database, unless its URI says so.
+    pub(crate) min_free_space: Option<u64>,
 }
 
 /// The URIs of all stores, and how much they may hold.
@@ -200,19 +202,22 @@ impl ServiceSet {
         let quotas = Quotas::default()
             .with_user(uris.limits.user)
             .with_app(uris.limits.app);
+        let min_free_space = uris.limits.min_free_space;
         let mut set = match uri {
             IN_MEMORY_URI => in_memory_set(quotas, options),
-            _ => database_set(uri, mode, quotas, options)
+            _ => database_set(uri, mode, min_free_space, quotas, options)
                 .await
                 .context("cannot open --session-service-uri")?,
         };
         let memory = uris.memory.as_deref();
         if let Some(memory) = memory.filter(|it| *it != uri || *it == IN_MEMORY_URI) {
-            let opened = set.replace_memory(memory, mode, options).await;
+            let opened = set
+                .replace_memory(memory, mode, min_free_space, options)
+                .await;
             opened.context("cannot open --memory-service-uri")?;
         }
         if let Some(artifacts) = uris.artifacts.as_deref().filter(|it| *it != uri) {
-            let opened = set.replace_artifacts(artifacts, mode).await;
+            let opened = set.replace_artifacts(artifacts, mode, min_free_space).await;
             opened.context("cannot open --artifact-service-uri")?;
         }
         set.hide_expired_artifacts();
@@ -273,6 +278,7 @@ impl ServiceSet {
         &mut self,
         uri: &str,
         mode: OpenMode,
+        min_free_space: Option<u64>,
         options: &MemoryOptions,
     ) -> anyhow::Result<()> {
         if uri == IN_MEMORY_URI {
@@ -288,7 +294,7 @@ impl ServiceSet {
             self.addresses.memory = uri.to_owned();
             return Ok(());
         }
-        let database = open_database(uri, mode, IN_MEMORY_URI).await?;
+        let database = open_database(uri, mode, min_free_space, IN_MEMORY_URI).await?;
         let (memory, store) = database.memory(&self.services.quotas, options);
         self.services.memory = Arc::clone(&memory) as _;
         self.services.long_term_memory = Some(memory);
@@ -297,7 +303,12 @@ impl ServiceSet {
         Ok(())
     }
 
-    async fn replace_artifacts(&mut self, uri: &str, mode: OpenMode) -> anyhow::Result<()> {
+    async fn replace_artifacts(
+        &mut self,
+        uri: &str,
+        mode: OpenMode,
+        min_free_space: Option<u64>,
+    ) -> anyhow::Result<()> {
         let quotas = &self.services.quotas;
         self.addresses.artifacts = uri.to_owned();
         let (service, store) = match uri {
@@ -308,7 +319,7 @@ impl ServiceSet {
             }
             uri => {
                 let others = "file:///folder, memory://";
-                let database = open_database(uri, mode, others).await?;
+                let database = open_database(uri, mode, min_free_space, others).await?;
                 self.addresses.artifacts = database.display_uri(uri);
                 database.artifacts(quotas)
             }
@@ -337,10 +348,11 @@ fn in_memory_set(quotas: Quotas, options: &MemoryOptions) -> ServiceSet {
 async fn database_set(
     uri: &str,
     mode: OpenMode,
+    min_free_space: Option<u64>,
     quotas: Quotas,
     options: &MemoryOptions,
 ) -> anyhow::Result<ServiceSet> {
-    let database = open_database(uri, mode, IN_MEMORY_URI).await?;
+    let database = open_database(uri, mode, min_free_space, IN_MEMORY_URI).await?;
     let parts = SetParts {
         sessions: (database.sessions_within(&quotas), database.shared_store()),
         memory: database.memory(&quotas, options),
@@ -386,13 +398,18 @@ impl SetParts {
 }
 
 /// Opens a database. `others` are the further URIs of the option, for the error.
-async fn open_database(uri: &str, mode: OpenMode, others: &str) -> anyhow::Result<Database> {
+async fn open_database(
+    uri: &str,
+    mode: OpenMode,
+    min_free_space: Option<u64>,
+    others: &str,
+) -> anyhow::Result<Database> {
     check_supported(uri)?;
     anyhow::ensure!(
         Database::is_address(uri),
         unsupported_uri(uri, &format!("{SUPPORTED_URIS}, {others}"))
     );
-    Database::open(uri, mode).await
+    Database::open_with(uri, mode, min_free_space).await
 }
 
 fn open_artifact_folder(folder: &Path, mode: OpenMode) -> anyhow::Result<FileArtifactStore> {

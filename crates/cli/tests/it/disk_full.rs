@@ -4,10 +4,12 @@
 use std::{
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use retain::{
-    SessionError, SessionLog as _, SessionService as _, SqliteSessionService, session::Window,
+    Event, SessionError, SessionLog as _, SessionService as _, SqliteSessionService,
+    session::{SessionKey, Window},
 };
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -153,6 +155,44 @@ async fn append_command_reports_a_full_disk() {
     assert_eq!(compare_all(&disk.uri(), &clients).await, []);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_are_refused_before_the_disk_is_full_and_deletions_succeed() {
+    let test = "writes_are_refused_before_the_disk_is_full_and_deletions_succeed";
+    let Some(disk) = SmallDisk::mount(14) else {
+        return skip(test, "mounting a small disk needs root");
+    };
+    disk.occupy_half();
+    let sessions = SqliteSessionService::connect(&disk.guarded_uri())
+        .await
+        .unwrap();
+    for id in ["a", "b"] {
+        let created = sessions.create_session("app", "ada", None, Some(id)).await;
+        created.unwrap();
+    }
+    let key = SessionKey::new("app", "ada", "a");
+    let append = || sessions.append(&key, Event::user_text("x".repeat(10_000)).into());
+    let refused = loop {
+        match append().await {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, SessionError::Full { .. }));
+    let chain = error_chain(&refused);
+    assert!(chain.contains("bytes must stay free"), "{chain}");
+    assert!(sessions.free_space().is_some_and(|space| space.free > 0));
+    sessions.delete_session("app", "ada", "b").await.unwrap();
+
+    disk.free_space();
+    // The next measurement is at most 250 ms away.
+    let recovered = tokio::time::timeout(Duration::from_secs(60), async {
+        while append().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    recovered.await.unwrap();
+}
+
 /// A file system of a few megabytes, mounted while this value lives.
 struct SmallDisk {
     folder: TempDir,
@@ -178,6 +218,12 @@ impl SmallDisk {
     }
 
     fn uri(&self) -> String {
+        // Without the guard of free space, so that SQLite itself meets the full disk.
+        uri(&self.path().join("sessions.db")) + "?min_free_space=0"
+    }
+
+    /// The same database, with the default minimum of free space.
+    fn guarded_uri(&self) -> String {
         uri(&self.path().join("sessions.db"))
     }
 

@@ -45,8 +45,8 @@ use crate::{
     session::{GetSessionConfig, ListCursor, ListSessionsResponse, Session, SessionKey, Window},
     state::{ScopedDelta, State},
     store::{
-        AppendOutcome, Changes, EraseReceipt, EventLookup, Head, LeaseUpdate, ListFields,
-        ListQuery, NewSession, ReadDetail, ScopedState, SessionStore, Snapshot,
+        AppendOutcome, Changes, EraseReceipt, EventLookup, FreeSpace, Head, LeaseUpdate,
+        ListFields, ListQuery, NewSession, ReadDetail, ScopedState, SessionStore, Snapshot,
     },
     store_rules::check_position,
     wire::to_stored_text,
@@ -598,6 +598,10 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
 
     async fn ready(&self) -> Result<()> {
         self.store.ready().await
+    }
+
+    fn free_space(&self) -> Option<FreeSpace> {
+        self.store.free_space()
     }
 
     fn appended_events(&self) -> u64 {

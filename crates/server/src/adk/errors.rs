@@ -12,7 +12,7 @@ use retain_runtime::RunError;
 
 use super::{answers::json_response, validate::Problem};
 use crate::{
-    api::quota_status,
+    api::{is_full, quota_status},
     apps::AppError,
     failures::log_failure,
     guard::{AccessDenied, TooManyRuns},
@@ -157,6 +157,7 @@ impl From<MemoryError> for AdkError {
             E::OverBudget(error) => return (*error).into(),
             E::QuotaExceeded(exceeded) => quota_status(exceeded.kind),
             E::Unsupported { .. } => StatusCode::NOT_IMPLEMENTED,
+            error if is_full(error) => StatusCode::INSUFFICIENT_STORAGE,
             // The other variants: `Corrupt` and `Backend`.
             _ => return AdkError::internal(&error),
         };

@@ -28,7 +28,7 @@ mod usage;
 use axum::{handler::Handler, middleware::from_fn};
 pub use openapi::openapi_json;
 use operation::Operation;
-pub(crate) use problem::{quota_status, refusal, refusals_as_problems};
+pub(crate) use problem::{is_full, quota_status, refusal, refusals_as_problems};
 
 use crate::{
     routes::{Access, Routes},

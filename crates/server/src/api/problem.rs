@@ -189,6 +189,15 @@ impl From<OverBudget> for Problem {
     }
 }
 
+/// Whether a memory store failed because its disk is full.
+pub(crate) fn is_full(error: &MemoryError) -> bool {
+    let MemoryError::Backend(cause) = error else {
+        return false;
+    };
+    let cause = cause.downcast_ref::<SessionError>();
+    matches!(cause, Some(SessionError::Full { .. }))
+}
+
 /// Returns the status of a write that exceeds a quota. A tenant at its quota is not a failure of the server,
 /// so it is never 5xx, which would alarm operators and remove a healthy replica from rotation.
 pub(crate) fn quota_status(kind: QuotaKind) -> StatusCode {
@@ -244,6 +253,10 @@ impl From<MemoryError> for Problem {
             error @ MemoryError::Corrupt { .. } => {
                 log_cause(&error);
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "corrupt", detail)
+            }
+            error @ MemoryError::Backend(_) if is_full(&error) => {
+                log_cause(&error);
+                Problem::new(StatusCode::INSUFFICIENT_STORAGE, "store_full", detail)
             }
             error @ MemoryError::Backend(_) => {
                 log_cause(&error);

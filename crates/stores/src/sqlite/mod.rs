@@ -13,6 +13,7 @@ mod delete;
 mod draft;
 mod erase;
 mod fork;
+mod free_space;
 mod keys;
 mod lease;
 mod list;
@@ -36,14 +37,15 @@ use std::{fmt, path::Path, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use retain_core::{
     AppendOutcome, Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, EventLookup,
-    ExpiredSession, ExpiryReceipt, Head, JsonMap, LeaseUpdate, ListQuery, Listing, LogHeader,
-    MaintenanceStore, NewEvent, NewSession, PendingStatistics, ReadDetail, Result, SchemaReport,
-    ScopedState, SessionError, SessionKey, SessionStore, SessionWork, Snapshot, StateOwner,
-    StoreSessionService, TaskLease, TransferStore, Usage, Window,
+    ExpiredSession, ExpiryReceipt, FreeSpace, Head, JsonMap, LeaseUpdate, ListQuery, Listing,
+    LogHeader, MaintenanceStore, NewEvent, NewSession, PendingStatistics, ReadDetail, Result,
+    SchemaReport, ScopedState, SessionError, SessionKey, SessionStore, SessionWork, Snapshot,
+    StateOwner, StoreSessionService, TaskLease, TransferStore, Usage, Window,
 };
 use rusqlite::ErrorCode;
 
 pub use artifacts::{SqliteArtifactService, SqliteArtifactStore};
+pub use free_space::{DiskSpace, SpaceProbe};
 pub use keys::SqliteKeyStore;
 pub use memory::SqliteMemoryStore;
 pub use options::{Durability, SqliteOptions};
@@ -54,6 +56,9 @@ use writer::Writer;
 
 /// The store's name in errors.
 const NAME: &str = "sqlite";
+
+/// The estimated size of a state key with its value, to admit the creation of a session.
+const STATE_KEY_BYTES: usize = 1024;
 
 /// Maximum number of events in a small read. Such a read is faster than moving the runtime's other
 /// tasks to another thread.
@@ -238,10 +243,10 @@ impl SessionStore for SqliteStore {
     }
 
     async fn create(&self, new: NewSession) -> Result<Snapshot> {
-        let now_us = self.now_us();
+        let (now_us, bytes) = (self.now_us(), new.initial.len() * STATE_KEY_BYTES);
         let create =
             move |connection: &rusqlite::Connection| create::create(connection, &new, now_us);
-        self.writer.write("create a session", create).await
+        self.writer.add("create a session", bytes, create).await
     }
 
     async fn read(
@@ -282,11 +287,16 @@ impl SessionStore for SqliteStore {
     }
 
     async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<AppendOutcome> {
+        let bytes = batch.events.iter().map(|new| new.body.len()).sum();
         let (job_key, batch, now_us) = (key.clone(), Arc::clone(batch), self.now_us());
         let append = move |connection: &rusqlite::Connection| {
             append::append(connection, &job_key, &batch, now_us)
         };
-        let outcome = self.writer.write("append events", append).await?;
+        let outcome = match bytes {
+            // It only takes or releases a lease.
+            0 => self.writer.write("append events", append).await?,
+            bytes => self.writer.add("append events", bytes, append).await?,
+        };
         // An append that only queued for the lease has not changed the log.
         if matches!(outcome, AppendOutcome::Done { .. }) {
             self.hub.notify(key);
@@ -336,7 +346,8 @@ impl SessionStore for SqliteStore {
         let fork = move |connection: &rusqlite::Connection| {
             fork::fork(connection, &origin, position, &key, create_time, now_us)
         };
-        self.writer.write("fork a session", fork).await
+        // The size of the copy is unknown; a write that fails for lack of space stores nothing.
+        self.writer.add("fork a session", 0, fork).await
     }
 
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
@@ -392,6 +403,10 @@ impl SessionStore for SqliteStore {
         let check =
             move |connection: &rusqlite::Connection| schema::check_ready(&options, connection);
         self.readers.read("check the schema", check).await
+    }
+
+    fn free_space(&self) -> Option<FreeSpace> {
+        self.writer.free_space()
     }
 
     fn transfer(&self) -> Result<&dyn TransferStore> {
@@ -476,15 +491,16 @@ impl TransferStore for SqliteStore {
     async fn begin_draft(&self, key: &SessionKey) -> Result<DraftId> {
         let (key, now_us) = (key.clone(), self.now_us());
         let begin = move |connection: &rusqlite::Connection| draft::begin(connection, &key, now_us);
-        self.writer.write("begin an import", begin).await
+        self.writer.add("begin an import", 0, begin).await
     }
 
     async fn extend_draft(&self, draft: DraftId, events: &[(u64, NewEvent)]) -> Result<()> {
+        let bytes = events.iter().map(|(_, new)| new.body.len()).sum();
         let (events, now_us) = (events.to_vec(), self.now_us());
         let extend = move |connection: &rusqlite::Connection| {
             draft::extend(connection, draft, &events, now_us)
         };
-        self.writer.write("import events", extend).await
+        self.writer.add("import events", bytes, extend).await
     }
 
     async fn finish_draft(
@@ -497,7 +513,7 @@ impl TransferStore for SqliteStore {
         let finish = move |connection: &rusqlite::Connection| {
             draft::finish(connection, draft, &header, &shared, now_us)
         };
-        self.writer.write("finish an import", finish).await
+        self.writer.add("finish an import", 0, finish).await
     }
 
     async fn addresses(&self, after: Option<&SessionKey>, limit: usize) -> Result<Vec<SessionKey>> {
@@ -528,7 +544,7 @@ impl TransferStore for SqliteStore {
             let added = state::add_shared(connection, &app, &user, &shared);
             added.map_err(|e| failed("set state", e))
         };
-        self.writer.write("set state", add).await
+        self.writer.add("set state", 0, add).await
     }
 
     async fn check(&self) -> Result<Vec<String>> {

@@ -7,7 +7,11 @@ use std::{
 
 use retain_core::{Clock, Result, SessionError, SystemClock};
 
-use super::{NAME, uri};
+use super::{
+    NAME,
+    free_space::{SpaceProbe, SystemProbe},
+    uri,
+};
 
 /// Which writes survive a power failure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,6 +33,8 @@ pub struct SqliteOptions {
     pub(super) must_exist: bool,
     pub(super) read_only: bool,
     pub(super) checkpoint_pages: u32,
+    pub(super) min_free_space: Option<u64>,
+    pub(super) space_probe: Arc<dyn SpaceProbe>,
     pub(super) clock: Arc<dyn Clock>,
 }
 
@@ -41,6 +47,8 @@ impl SqliteOptions {
             must_exist: false,
             read_only: false,
             checkpoint_pages: 4000,
+            min_free_space: None,
+            space_probe: Arc::new(SystemProbe),
             clock: Arc::new(SystemClock),
         }
     }
@@ -68,6 +76,28 @@ impl SqliteOptions {
     /// which is 16 MB. A higher number makes appends cheaper and the log larger.
     pub fn with_checkpoint_pages(mut self, pages: u32) -> SqliteOptions {
         self.checkpoint_pages = pages.max(1);
+        self
+    }
+
+    /// Sets how many bytes of the file system must stay free: a write that adds data and would leave
+    /// less fails with [`SessionError::Full`]; deletions still work. Zero disables the check.
+    /// Default: 64 MiB, or twice the size of the write-ahead log at a checkpoint if that is more,
+    /// but at most 5 % of the file system.
+    pub fn with_min_free_space(mut self, bytes: u64) -> SqliteOptions {
+        self.min_free_space = Some(bytes);
+        self
+    }
+
+    /// Like [`with_min_free_space`](Self::with_min_free_space), unless a value is set already, for
+    /// example by the URI.
+    pub fn with_default_min_free_space(mut self, bytes: u64) -> SqliteOptions {
+        self.min_free_space = self.min_free_space.or(Some(bytes));
+        self
+    }
+
+    /// Measures the free space with `probe`, for tests.
+    pub fn with_space_probe(mut self, probe: Arc<dyn SpaceProbe>) -> SqliteOptions {
+        self.space_probe = probe;
         self
     }
 

@@ -7,8 +7,8 @@ use retain_core::{Result, SessionError};
 use super::{Durability, SqliteOptions};
 
 /// Parses `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite::memory:` and
-/// `sqlite://:memory:`, with `?synchronous=full` (the default), `normal` or `off`, and
-/// `checkpoint_pages=N`.
+/// `sqlite://:memory:`, with `?synchronous=full` (the default), `normal` or `off`,
+/// `checkpoint_pages=N`, and `min_free_space=BYTES`.
 pub(super) fn parse(uri: &str) -> Result<SqliteOptions> {
     let error = |reason: &str| SessionError::Open {
         uri: uri.to_owned(),
@@ -30,15 +30,18 @@ pub(super) fn parse(uri: &str) -> Result<SqliteOptions> {
         }
     };
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let pages = pair.strip_prefix("checkpoint_pages=");
-        match (pair, pages.and_then(|pages| pages.parse().ok())) {
-            ("synchronous=full", _) => options.durability = Durability::Full,
-            ("synchronous=normal", _) => options.durability = Durability::Normal,
-            ("synchronous=off", _) => options.durability = Durability::Off,
-            (_, Some(pages)) if pages > 0 => options.checkpoint_pages = pages,
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (pages, bytes) = (value.parse::<u32>(), value.parse::<u64>());
+        match (name, value, pages, bytes) {
+            ("synchronous", "full", ..) => options.durability = Durability::Full,
+            ("synchronous", "normal", ..) => options.durability = Durability::Normal,
+            ("synchronous", "off", ..) => options.durability = Durability::Off,
+            ("checkpoint_pages", _, Ok(pages), _) if pages > 0 => options.checkpoint_pages = pages,
+            ("min_free_space", _, _, Ok(bytes)) => options.min_free_space = Some(bytes),
             _ => {
                 let reason = format!(
-                    "invalid option {pair:?}; expected synchronous=full|normal|off or checkpoint_pages=N with N > 0"
+                    "invalid option {pair:?}; expected synchronous=full|normal|off, checkpoint_pages=N with \
+                     N > 0, or min_free_space=BYTES"
                 );
                 return Err(error(&reason));
             }
@@ -100,6 +103,9 @@ mod tests {
             (options.durability, options.checkpoint_pages),
             (Durability::Off, 7)
         );
+        let options = parse("sqlite:///a.db?min_free_space=0").unwrap();
+        assert_eq!(options.min_free_space, Some(0));
+        assert!(parse("sqlite:///a.db?min_free_space=1GB").is_err());
         assert!(parse("sqlite:///a.db?checkpoint_pages=0").is_err());
         assert_eq!(
             parse("sqlite:///a.db").unwrap().durability,

@@ -15,14 +15,19 @@ use std::{
     time::Duration,
 };
 
-use retain_core::{Result, SessionError};
+use retain_core::{FreeSpace, Result, SessionError};
 use rusqlite::Connection;
 use tokio::{
     runtime::{self, RuntimeFlavor},
     sync::oneshot,
 };
 
-use super::{SqliteOptions, failed, open, tail::VersionCheck};
+use super::{
+    SqliteOptions, failed,
+    free_space::{PAGE_BYTES, SpaceGuard, write_cost},
+    open,
+    tail::VersionCheck,
+};
 
 /// Maximum number of jobs in one transaction. A larger batch only delays the first job's result.
 const BATCH_MAX: usize = 256;
@@ -111,11 +116,14 @@ fn may_block() -> bool {
 /// The writer of a database. All writes go through it.
 pub(super) struct Writer {
     state: Arc<WriterState>,
+    /// `None` if the database needs no free space.
+    space: Option<SpaceGuard>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Writer {
     pub(super) fn start(options: SqliteOptions, connection: Connection) -> Result<Writer> {
+        let space = SpaceGuard::new(&options);
         let state = Arc::new(WriterState {
             options,
             queue: Mutex::default(),
@@ -134,6 +142,7 @@ impl Writer {
             })?;
         Ok(Writer {
             state,
+            space,
             thread: Some(thread),
         })
     }
@@ -146,6 +155,35 @@ impl Writer {
         work: impl FnMut(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.submit(operation, work, false).await
+    }
+
+    /// Like [`write`](Self::write), for work that adds about `bytes` of data: fails while too little
+    /// space is free. Deletions and leases use `write`, so that they succeed even then.
+    pub(super) async fn add<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        bytes: usize,
+        work: impl FnMut(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        if let Some(space) = &self.space {
+            space.admit(operation, write_cost(bytes), || self.reusable_bytes())?;
+        }
+        self.write(operation, work).await
+    }
+
+    /// Returns what is free on the file system of the database.
+    pub(super) fn free_space(&self) -> Option<FreeSpace> {
+        let space = self.space.as_ref()?;
+        space.free_space(|| self.reusable_bytes())
+    }
+
+    /// Returns the bytes that deleted rows have left in the file; `None` if the connection is busy.
+    fn reusable_bytes(&self) -> Option<u64> {
+        let connection = self.state.connection.try_lock().ok()?;
+        let pages = connection.as_ref()?.prepare_cached("PRAGMA freelist_count");
+        let pages: rusqlite::Result<u64> =
+            pages.and_then(|mut p| p.query_row([], |row| row.get(0)));
+        pages.ok().map(|pages| pages * PAGE_BYTES)
     }
 
     /// Runs `work` outside any transaction, while no other job runs.

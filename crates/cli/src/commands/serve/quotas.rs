@@ -1,4 +1,4 @@
-//! The quotas that the settings name.
+//! How much the stores may hold, from the settings.
 
 use retain::store::Usage;
 
@@ -6,11 +6,12 @@ use super::settings::PartialSettings;
 use crate::commands::services::StoreLimits;
 
 impl PartialSettings {
-    /// Returns the quotas.
+    /// Returns the quotas and the minimum of free space.
     pub(super) fn store_limits(&self) -> StoreLimits {
         StoreLimits {
             user: self.user_quota(),
             app: self.app_quota(),
+            min_free_space: self.min_free_space,
         }
     }
 

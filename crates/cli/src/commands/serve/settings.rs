@@ -335,6 +335,12 @@ pub(super) struct PartialSettings {
     #[arg(env = "RETAIN_MAX_MEMORIES_PER_APP")]
     #[serde(alias = "max_memories_per_app")]
     pub(super) max_memories_per_app: Option<u64>,
+    /// Bytes of the file system of a SQLite database that must stay free: below that, only deletions
+    /// are admitted; 0 disables the check [default: 67108864, at most 5 % of the file system]
+    #[arg(long, alias = "min_free_space", value_name = "BYTES")]
+    #[arg(env = "RETAIN_MIN_FREE_SPACE")]
+    #[serde(alias = "min_free_space")]
+    pub(super) min_free_space: Option<u64>,
     /// Include requests, answers, arguments and results in exported spans [default:
     /// ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS, or false]
     #[arg(
@@ -498,7 +504,7 @@ impl PartialSettings {
             max_sessions_per_user, max_events_per_user, max_event_bytes_per_user,
             max_artifact_bytes_per_user, max_memories_per_user,
             max_sessions_per_app, max_events_per_app, max_event_bytes_per_app,
-            max_artifact_bytes_per_app, max_memories_per_app,
+            max_artifact_bytes_per_app, max_memories_per_app, min_free_space,
             capture_message_content, log_format, log_level,
         )
     }
@@ -634,7 +640,7 @@ mod tests {
     }
 
     /// Every setting with a value for the option and another value for the line of a file.
-    const SETTINGS: [(&str, &str, &str); 43] = [
+    const SETTINGS: [(&str, &str, &str); 44] = [
         ("--default-app", "a", "\"b\""),
         ("--model", "a", "\"b\""),
         ("--host", "127.0.0.2", "\"127.0.0.3\""),
@@ -676,6 +682,7 @@ mod tests {
         ("--max-event-bytes-per-app", "1", "2"),
         ("--max-artifact-bytes-per-app", "1", "2"),
         ("--max-memories-per-app", "1", "2"),
+        ("--min-free-space", "1", "2"),
         ("--capture-message-content=true", "", "false"),
         ("--log-level", "debug", "\"error\""),
     ];

@@ -1,12 +1,24 @@
-//! Quotas over HTTP: the errors of both APIs, usage and metrics.
+//! Quotas and free space over HTTP: the errors of both APIs, usage, readiness and metrics.
 
-use std::sync::Arc;
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::{Router, http::Method};
 use retain_core::{Json, Quotas, Usage};
 use retain_memory::StoreMemoryService;
 use retain_server::{Guards, Services};
-use retain_stores::{InMemoryArtifactService, InMemoryMemoryStore, InMemorySessionService};
+use retain_stores::{
+    DiskSpace, InMemoryArtifactService, InMemoryMemoryStore, InMemorySessionService, SpaceProbe,
+    SqliteArtifactService, SqliteOptions, SqliteSessionService, SqliteStore,
+};
+use retain_testkit::TestClock;
 
 use crate::guards::support::{APP, Answer, ask, get, request, server};
 
@@ -152,4 +164,74 @@ async fn usage_has_the_counts_and_the_quotas() {
     assert_eq!(app["events"].to_string(), r#"{"used":2,"limit":null}"#);
     let other = read(&format!("/api/v1/apps/{APP}/users/bob/usage")).await;
     assert_eq!(other["sessions"]["used"].as_i64(), Some(0));
+}
+
+/// A disk with this much free space.
+#[derive(Debug)]
+struct TestDisk(AtomicU64);
+
+impl SpaceProbe for TestDisk {
+    fn measure(&self, _: &Path) -> io::Result<DiskSpace> {
+        Ok(DiskSpace {
+            free: self.0.load(Ordering::SeqCst),
+            total: u64::MAX,
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn low_space_is_507_and_the_server_stays_ready_and_says_so() {
+    let folder = retain_testkit::scratch::folder();
+    let (disk, clock) = (
+        Arc::new(TestDisk(AtomicU64::new(u64::MAX))),
+        TestClock::default(),
+    );
+    let options = SqliteOptions::file(folder.path().join("s.db"))
+        .with_space_probe(Arc::clone(&disk) as Arc<dyn SpaceProbe>)
+        .with_clock(Arc::new(clock.clone()));
+    let sessions = SqliteSessionService::over(SqliteStore::open(options).await.unwrap());
+    let memory = Arc::new(StoreMemoryService::over(sessions.store().memory()));
+    let artifacts = Arc::new(SqliteArtifactService::over(sessions.store().artifacts()));
+    let services = Services::new(Arc::new(sessions), Arc::clone(&memory) as _, artifacts)
+        .with_long_term_memory(memory);
+    let router = server(services).guarded_router(&Arc::new(Guards::default()));
+    assert_eq!(create(&router, "s1").await.status, 200);
+    let ready = get(&router, "/ready", "").await;
+    assert_eq!(
+        (ready.status.as_u16(), &*ready.body),
+        (200, r#"{"status":"ready"}"#)
+    );
+
+    disk.0.store(1000, Ordering::SeqCst);
+    clock.tick(Duration::from_secs(1));
+    assert_detail(
+        &create(&router, "s2").await,
+        507,
+        "no space left to create a session",
+    );
+    let user = format!("/api/v1/apps/{APP}/users/ada");
+    let entry = r#"{"memories":[{"content":{"parts":[{"text":"red"}]}}]}"#;
+    let refused = post(&router, &format!("{user}/memory/entries"), entry).await;
+    assert_eq!(refused.status, 507, "{refused:?}");
+    assert!(refused.body.contains("store_full"), "{refused:?}");
+    let ready = get(&router, "/ready", "").await;
+    assert_eq!(ready.status, 200);
+    assert!(ready.body.contains("free space is low"), "{ready:?}");
+    let metrics = get(&router, "/metrics", "").await.body;
+    for line in [
+        "retain_free_bytes 1000",
+        "retain_low_space_rejections_total 2",
+    ] {
+        assert!(
+            metrics.lines().any(|found| found == line),
+            "{line}\n{metrics}"
+        );
+    }
+    let session = format!("/apps/{APP}/users/ada/sessions/s1");
+    let deleted = ask(&router, request(&Method::DELETE, &session, "", None)).await;
+    assert_eq!(deleted.status, 200, "{deleted:?}");
+
+    disk.0.store(u64::MAX, Ordering::SeqCst);
+    clock.tick(Duration::from_secs(1));
+    assert_eq!(create(&router, "s2").await.status, 200);
 }

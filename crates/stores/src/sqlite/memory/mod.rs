@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use retain_core::{
     Forget, ForgetReceipt, IngestReceipt, MemoryBatch, MemoryChanges, MemoryEdit, MemoryError,
     MemoryMark, MemoryRecord, MemoryRestore, MemoryRows, MemoryScope, MemoryStatistics,
-    MemoryStore, NewEmbedding, Tombstone,
+    MemoryStore, NewEmbedding, PreparedMemory, Tombstone,
 };
 use rusqlite::Connection;
 
@@ -101,6 +101,18 @@ impl SqliteMemoryStore {
         written.map_err(MemoryError::backend)?
     }
 
+    /// Like [`write`](Self::write), for work that adds about `bytes` of data.
+    async fn write_more<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        bytes: usize,
+        mut work: impl FnMut(&Connection) -> Outcome<T> + Send + 'static,
+    ) -> Result<T, MemoryError> {
+        let job = move |connection: &Connection| split_rejection(operation, work(connection));
+        let written = self.writer.add(operation, bytes, job).await;
+        written.map_err(MemoryError::backend)?
+    }
+
     async fn read<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -118,8 +130,9 @@ impl MemoryStore for SqliteMemoryStore {
         if batch.memories.is_empty() {
             return Ok(IngestReceipt::default());
         }
+        let bytes: u64 = batch.memories.iter().map(PreparedMemory::bytes).sum();
         let add = move |connection: &Connection| add::add(connection, &batch);
-        self.write("add memories", add).await
+        self.write_more("add memories", bytes as usize, add).await
     }
 
     async fn body_hashes(
@@ -179,7 +192,7 @@ impl MemoryStore for SqliteMemoryStore {
         edit: Arc<MemoryEdit>,
     ) -> Result<bool, MemoryError> {
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.write("change a memory", move |connection| {
+        self.write_more("change a memory", 0, move |connection| {
             change::update(connection, &scope, &id, &edit)
         })
         .await
@@ -248,7 +261,7 @@ impl MemoryStore for SqliteMemoryStore {
         embeddings: Arc<Vec<NewEmbedding>>,
     ) -> Result<(), MemoryError> {
         let scope = scope.clone();
-        self.write("set embeddings", move |connection| {
+        self.write_more("set embeddings", 0, move |connection| {
             change::set_embeddings(connection, &scope, generation, &embeddings)
         })
         .await
@@ -281,6 +294,6 @@ impl MemoryStore for SqliteMemoryStore {
 
     async fn restore(&self, restore: Arc<MemoryRestore>) -> Result<(), MemoryError> {
         let work = move |connection: &Connection| restore::restore(connection, &restore);
-        self.write("restore memories", work).await
+        self.write_more("restore memories", 0, work).await
     }
 }

@@ -4,6 +4,7 @@
 //! - `corruption`: errors and check results that name corrupt records
 //! - `draft`: abandoned drafts
 //! - `erase`: bytes in the files after an erasure
+//! - `free_space`: writes while the disk is nearly full
 //! - `list`: session lists with a warm cache
 //! - `memory`: corrupt memories
 //! - `migration`: copies of a whole database
@@ -16,6 +17,7 @@ mod backup;
 mod corruption;
 mod draft;
 mod erase;
+mod free_space;
 mod list;
 mod memory;
 mod migration;
