@@ -9,6 +9,7 @@ mod artifacts;
 pub mod budget;
 #[doc(hidden)]
 pub mod calendar;
+mod check;
 mod content;
 mod error;
 mod event;
@@ -47,6 +48,10 @@ pub use artifacts::{
     ArtifactAddress, ArtifactError, ArtifactKey, ArtifactNaming, ArtifactReference,
     ArtifactService, ArtifactStore, ArtifactVersion, ExpiringArtifacts, NewArtifact,
     StoreArtifactService, StoredArtifact, USER_ARTIFACT_PREFIX, artifact_tombstone,
+};
+pub use check::{
+    Damage, EventColumns, Location, Problem, Problems, RepairReport, SessionCheck, SessionFacts,
+    SessionRepair, SessionVerdict, StateColumns, check_artifacts, repair_store,
 };
 pub use content::{
     Blob, CodeExecutionResult, Content, ExecutableCode, FileData, FunctionCall, FunctionResponse,

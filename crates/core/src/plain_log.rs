@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use futures_util::stream;
 
 use crate::{
+    check::Problem,
     error::{Conflict, Result, SessionError},
     event::Event,
     json::JsonMap,
@@ -228,7 +229,7 @@ impl SessionLog for PlainSessionLog {
         Err(unsupported("sweeping"))
     }
 
-    async fn check(&self) -> Result<Vec<String>> {
+    async fn check(&self) -> Result<Vec<Problem>> {
         Err(unsupported("checking"))
     }
 

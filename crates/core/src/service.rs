@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     artifacts::ArtifactService,
+    check::Problem,
     error::{Result, SessionError},
     event::Event,
     json::JsonMap,
@@ -201,9 +202,8 @@ pub trait SessionLog: SessionService {
         })
     }
 
-    /// Checks the store for corruption and describes each problem. The list is empty if the store
-    /// is intact.
-    async fn check(&self) -> Result<Vec<String>>;
+    /// Checks the stored data and returns each problem. The list is empty if the data is intact.
+    async fn check(&self) -> Result<Vec<Problem>>;
 
     /// Fails unless the store is reachable and has the schema version that this program expects.
     async fn ready(&self) -> Result<()>;

@@ -5,7 +5,8 @@ use std::fmt;
 use async_trait::async_trait;
 
 use crate::{
-    error::Result,
+    check::Problem,
+    error::{Result, SessionError},
     json::JsonMap,
     session::SessionKey,
     store::{Head, NewEvent, ScopedState, SessionStore},
@@ -136,9 +137,19 @@ pub trait TransferStore: SessionStore {
         self.add_shared_keys(&owner.app, user, &shared).await
     }
 
-    /// Checks the stored data for corruption and describes each problem. The list is empty if the
-    /// data is intact.
-    async fn check(&self) -> Result<Vec<String>>;
+    /// Checks the stored data and the schema, and returns each problem. The list is empty if all is
+    /// intact.
+    async fn check(&self) -> Result<Vec<Problem>>;
+
+    /// Repairs the records that `problems` names, as far as they can be derived. Each session is
+    /// repaired in a transaction of its own, so that other programs may use the store.
+    async fn repair(&self, problems: &[Problem]) -> Result<()> {
+        let _ = problems;
+        Err(SessionError::Unsupported {
+            store: self.name(),
+            operation: "repairs",
+        })
+    }
 
     /// Describes the schema of the database. A store without a schema returns the default.
     async fn schema(&self) -> Result<SchemaReport> {

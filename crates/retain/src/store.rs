@@ -31,6 +31,11 @@ pub use retain_core::{
     ArtifactAddress, ArtifactNaming, ArtifactStore, NewArtifact, StoreArtifactService,
     StoredArtifact,
 };
+/// Types for checking and repairing stored data.
+pub use retain_core::{
+    Damage, EventColumns, Location, Problem, Problems, RepairReport, SessionCheck, SessionFacts,
+    SessionRepair, SessionVerdict, StateColumns, check_artifacts, repair_store,
+};
 /// Types for implementing a memory store.
 pub use retain_core::{
     ExistingMemory, MemoryBatch, MemoryChanges, MemoryEdit, MemoryMark, MemoryPlan, MemoryRecord,

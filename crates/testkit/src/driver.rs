@@ -103,6 +103,9 @@ pub async fn run_model_test(harness: Harness, seed: u64, operations: usize) {
             Vec::from(driver.recent).join("\n  ")
         );
     }
+    let problems = driver.harness.service().check().await;
+    let problems = problems.expect("a check of the store");
+    assert!(problems.is_empty(), "seed {seed}: {problems:#?}");
 }
 
 struct Driver {

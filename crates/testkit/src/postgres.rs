@@ -52,12 +52,27 @@ pub struct TestDatabase {
 impl TestDatabase {
     /// Creates a database on the server that [`server`] names.
     pub async fn new() -> TestDatabase {
+        TestDatabase::create("template0").await
+    }
+
+    /// Creates a copy of this database. Ends all connections to it.
+    pub async fn copy(&self) -> TestDatabase {
+        let client = connect(&self.server).await;
+        let sql = format!(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{}'",
+            self.name
+        );
+        client.batch_execute(&sql).await.expect("ended connections");
+        TestDatabase::create(&self.name).await
+    }
+
+    async fn create(template: &str) -> TestDatabase {
         let server = server().expect("TEST_POSTGRES_URL is set");
         let number = CREATED.fetch_add(1, Ordering::SeqCst);
         let random = RandomState::new().hash_one(number);
         let name = format!("retain_test_{random:016x}");
         let client = connect(&server).await;
-        let sql = format!("CREATE DATABASE {name} ENCODING 'UTF8' TEMPLATE template0");
+        let sql = format!("CREATE DATABASE {name} ENCODING 'UTF8' TEMPLATE {template}");
         client.batch_execute(&sql).await.expect("a new database");
         TestDatabase { server, name }
     }

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use retain_core::{
     AppendOutcome, Batch, DraftId, EraseReceipt, EventLookup, Head, JsonMap, LeaseUpdate,
-    ListQuery, Listing, LogHeader, MaintenanceStore, NewEvent, NewSession, ReadDetail, Result,
-    SchemaReport, ScopedState, SessionKey, SessionStore, Snapshot, StateOwner, TransferStore,
-    Usage, Window,
+    ListQuery, Listing, LogHeader, MaintenanceStore, NewEvent, NewSession, Problem, ReadDetail,
+    Result, SchemaReport, ScopedState, SessionKey, SessionStore, Snapshot, StateOwner,
+    TransferStore, Usage, Window,
 };
 
 /// One store that several services share.
@@ -224,8 +224,12 @@ impl<S: TransferStore, M: StoreInterceptor> TransferStore for WrappedStore<S, M>
             .await
     }
 
-    async fn check(&self) -> Result<Vec<String>> {
+    async fn check(&self) -> Result<Vec<Problem>> {
         self.answer(self.store.check()).await
+    }
+
+    async fn repair(&self, problems: &[Problem]) -> Result<()> {
+        self.answer(self.store.repair(problems)).await
     }
 
     async fn schema(&self) -> Result<SchemaReport> {

@@ -14,7 +14,8 @@ use retain::{
     Result, SessionError,
     session::SessionKey,
     store::{
-        DraftId, Head, LogHeader, NewEvent, ScopedState, StateOwner, TransferStore,
+        Damage, DraftId, Head, Location, LogHeader, NewEvent, Problem, ScopedState, StateOwner,
+        TransferStore,
         rules::{DRAFT_TTL_US, draft_gone, imported_touched_us},
     },
 };
@@ -51,20 +52,25 @@ impl JournalStore {
 #[async_trait]
 impl TransferStore for JournalStore {
     /// Replays the whole file and compares the result with the data in memory.
-    async fn check(&self) -> Result<Vec<String>> {
+    async fn check(&self) -> Result<Vec<Problem>> {
         let operation = "check the journal";
         self.transact(operation, |transaction| {
             let replayed = Journal::open(&self.path);
             let mut replayed = replayed.map_err(|source| failure(operation, source.into()))?;
             if let Err(problem) = replayed.refresh() {
-                return Ok(vec![problem.to_string()]);
+                return Ok(vec![Problem::unreadable(Location::Database, problem)]);
             }
             let mut problems = Vec::new();
             let (stored, known) = (replayed.tables(), transaction.tables());
             for key in stored.sessions.keys().chain(known.sessions.keys()) {
                 let head = |tables: &Tables| tables.sessions.get(key).map(|log| log.head(key));
                 if head(stored) != head(known) {
-                    problems.push(format!("{key}: the journal and the state in memory differ"));
+                    let location = Location::Session { key: key.clone() };
+                    let damage = Damage::Differs {
+                        what: "its journal".to_owned(),
+                        values: None,
+                    };
+                    problems.push(Problem::permanent(location, damage));
                 }
             }
             Ok(problems)

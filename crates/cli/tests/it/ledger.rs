@@ -213,7 +213,10 @@ pub(crate) async fn compare_open(
         faults.extend(ledger.compare(sessions).await);
     }
     match sessions.check().await {
-        Ok(problems) => faults.extend(problems.into_iter().map(Fault::Corrupt)),
+        Ok(problems) => {
+            let texts = problems.iter().map(ToString::to_string);
+            faults.extend(texts.map(Fault::Corrupt));
+        }
         Err(error) => faults.push(Fault::Corrupt(error_chain(&error))),
     }
     faults

@@ -11,7 +11,7 @@ use crate::{
 
 /// Replays a log and computes what each event changes in the session's own state.
 #[derive(Debug, Default)]
-pub(super) struct Fold {
+pub(crate) struct Fold {
     state: JsonMap,
     /// Every value that a key had, with its position; `None` where the key was removed.
     past: HashMap<String, Vec<(u64, Option<Json>)>>,
@@ -21,7 +21,7 @@ pub(super) struct Fold {
 
 impl Fold {
     /// Starts from the state given at creation.
-    pub(super) fn new(initial: &JsonMap) -> Fold {
+    pub(crate) fn new(initial: &JsonMap) -> Fold {
         let mut fold = Fold::default();
         let session = ScopedDelta::from_delta(initial).session;
         fold.record(0, &session.into_iter().map(|(k, v)| (k, Some(v))).collect());
@@ -29,12 +29,12 @@ impl Fold {
     }
 
     /// Returns the session's own state after the last step.
-    pub(super) fn state(&self) -> &JsonMap {
+    pub(crate) fn state(&self) -> &JsonMap {
         &self.state
     }
 
     /// Applies the event at `position` and returns its changes.
-    pub(super) fn step(&mut self, position: u64, event: &Event) -> KeyChanges {
+    pub(crate) fn step(&mut self, position: u64, event: &Event) -> KeyChanges {
         let delta = ScopedDelta::from_delta(&event.actions.state_delta).session;
         let rewound = event.actions.rewind_before_invocation_id.as_ref();
         let changes = match rewound.and_then(|invocation| self.first.get(invocation)) {
@@ -45,6 +45,11 @@ impl Fold {
         self.first.entry(invocation).or_insert(position);
         self.record(position, &changes);
         changes
+    }
+
+    /// Returns all values of each key with their positions, ascending.
+    pub(crate) fn into_history(self) -> HashMap<String, Vec<(u64, Option<Json>)>> {
+        self.past
     }
 
     fn record(&mut self, position: u64, changes: &KeyChanges) {

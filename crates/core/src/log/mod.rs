@@ -5,7 +5,7 @@
 //! one call to the store.
 
 mod append;
-mod fold;
+pub(crate) mod fold;
 mod history;
 mod lease_queue;
 mod page;
@@ -29,6 +29,7 @@ use async_trait::async_trait;
 use futures_util::stream;
 
 use crate::{
+    check::Problem,
     error::{Result, SessionError},
     event::Event,
     events::Events,
@@ -592,7 +593,7 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
         self.store.maintenance()
     }
 
-    async fn check(&self) -> Result<Vec<String>> {
+    async fn check(&self) -> Result<Vec<Problem>> {
         self.store.transfer()?.check().await
     }
 

@@ -26,7 +26,7 @@ use async_trait::async_trait;
 use retain_core::{
     AppendOutcome, Batch, ChangeHub, Clock, DraftId, EraseReceipt, EventLookup, ExpiredSession,
     ExpiryReceipt, Head, JsonMap, LeaseUpdate, ListQuery, Listing, LogHeader, MaintenanceStore,
-    NewEvent, NewSession, PendingStatistics, ReadDetail, Result, ScopedState, SessionKey,
+    NewEvent, NewSession, PendingStatistics, Problem, ReadDetail, Result, ScopedState, SessionKey,
     SessionStore, SessionWork, Snapshot, StateOwner, StoreSessionService, SystemClock, TaskLease,
     TransferStore, Usage, Window,
 };
@@ -271,7 +271,7 @@ impl TransferStore for InMemoryStore {
         Ok(())
     }
 
-    async fn check(&self) -> Result<Vec<String>> {
+    async fn check(&self) -> Result<Vec<Problem>> {
         Ok(check::check(&self.tables()))
     }
 }

@@ -18,7 +18,7 @@ use super::schema::{SessionLog, SessionTables};
 const CACHED_TEXT_MAX: usize = 1024;
 
 /// The values of a state key with their positions; `None` where the key was removed.
-type Values = Vec<(u64, Option<Json>)>;
+pub(super) type Values = Vec<(u64, Option<Json>)>;
 
 /// A session's own state keys with all their past values.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +34,12 @@ impl OwnState {
     pub(super) fn values_mut(&mut self) -> &mut BTreeMap<String, Values> {
         self.text = OnceLock::new();
         &mut self.values
+    }
+
+    /// Returns all values of each key, ascending by position.
+    pub(super) fn history(&self) -> impl Iterator<Item = (&str, &Values)> {
+        let values = self.values.iter();
+        values.map(|(key, values)| (key.as_str(), values))
     }
 
     /// Sets keys at `position`.

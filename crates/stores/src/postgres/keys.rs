@@ -11,7 +11,10 @@ use super::{
     NAME, PostgresStore,
     pool::{Database, Failure, Param, Transaction, retry, statements},
 };
-use crate::sql::keys::{encode_scopes, with_scopes};
+use crate::sql::{
+    check::root_cause,
+    keys::{encode_scopes, with_scopes},
+};
 
 /// The columns of an API key, in the order in which [`read_key`] reads them.
 macro_rules! columns {
@@ -94,6 +97,19 @@ fn read_key(row: &Row) -> Result<ApiKey, Failure> {
         source,
     })?;
     Ok(with_scopes(key, row.try_get(5)?)?)
+}
+
+/// Selects all rows, for a check.
+pub(super) const ALL: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM retain_api_keys ORDER BY number"
+);
+
+/// Decodes a row of [`ALL`]; an error says why it cannot be read.
+pub(super) fn decode(row: &Row) -> Result<ApiKey, String> {
+    let decoded = read_key(row);
+    decoded.map_err(|failure| root_cause(&*failure.cause()))
 }
 
 async fn query(database: &Database, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Failure> {

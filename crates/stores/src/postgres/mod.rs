@@ -37,15 +37,15 @@ mod tls;
 mod uri;
 mod usage;
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, future::Future, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use retain_core::{
     AppendOutcome, Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, EventLookup,
-    ExpiredSession, ExpiryReceipt, Head, JsonMap, LeaseUpdate, ListQuery, Listing, LogHeader,
-    MaintenanceStore, NewEvent, NewSession, PendingStatistics, ReadDetail, Result, SchemaReport,
-    ScopedState, SessionError, SessionKey, SessionStore, SessionWork, Snapshot, StateOwner,
-    StoreSessionService, TaskLease, TransferStore, Usage, Window,
+    ExpiredSession, ExpiryReceipt, Head, JsonMap, LeaseUpdate, ListQuery, Listing, Location,
+    LogHeader, MaintenanceStore, NewEvent, NewSession, PendingStatistics, Problem, ReadDetail,
+    Result, SchemaReport, ScopedState, SessionError, SessionKey, SessionStore, SessionWork,
+    Snapshot, StateOwner, StoreSessionService, TaskLease, TransferStore, Usage, Window,
 };
 
 use background::BackgroundJobs;
@@ -499,8 +499,42 @@ impl TransferStore for PostgresStore {
         self.spawn_work("set state", add).await
     }
 
-    async fn check(&self) -> Result<Vec<String>> {
-        retry_as!("check the database", check::check(&self.database))
+    async fn check(&self) -> Result<Vec<Problem>> {
+        retry_as!(
+            "check the database",
+            check::check(&self.database, &self.options)
+        )
+    }
+
+    async fn repair(&self, problems: &[Problem]) -> Result<()> {
+        let repairable = problems.iter().filter(|problem| problem.is_repairable);
+        let (sessions, others): (Vec<_>, Vec<_>) =
+            repairable.partition(|problem| problem.location.session().is_some());
+        let is_schema = |problem: &&Problem| matches!(problem.location, Location::Schema { .. });
+        // A repaired constraint needs consistent rows, and the repair of rows needs the constraints.
+        let mut constraints = Ok(());
+        for attempt in 0..2 {
+            if others.iter().any(is_schema) && (attempt == 0 || constraints.is_err()) {
+                constraints = retry_as!(
+                    "repair the schema",
+                    check::repair_schema(&self.database, &self.options)
+                );
+            }
+            retry_as!("repair the database", check::repair_rows(&self.database))?;
+        }
+        constraints?;
+        let keys: BTreeSet<_> = sessions
+            .iter()
+            .filter_map(|it| it.location.session())
+            .collect();
+        for key in keys {
+            retry_as!(
+                "repair a session",
+                check::repair_session(&self.database, key)
+            )?;
+            self.hub.notify(key);
+        }
+        Ok(())
     }
 
     async fn schema(&self) -> Result<SchemaReport> {

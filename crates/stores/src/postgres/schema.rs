@@ -111,6 +111,25 @@ pub(super) async fn report(
     Ok(schema.unwrap_or_default().report(&migrations))
 }
 
+/// Returns the statements that create the schema that the database has. Also returns whether a newer
+/// program has upgraded it.
+pub(super) async fn fresh_statements(
+    database: &Database,
+    options: &PostgresOptions,
+) -> Result<(Vec<&'static str>, bool), Failure> {
+    let migrations = migrations();
+    let client = database.connection().await?;
+    let schema = read_schema(&client, options, &migrations).await?;
+    let schema = schema.unwrap_or_default();
+    let mut statements = vec![TABLE];
+    for (migration, version) in migrations.iter().zip(1..=schema.version) {
+        statements.push(migration.expand);
+        let is_finished = !schema.unfinished.contains(&version);
+        statements.extend(migration.contract.filter(|_| is_finished));
+    }
+    Ok((statements, schema.version > migrations.len() as u64))
+}
+
 /// Whether the database has Retain tables, of any version.
 pub(super) async fn exists(
     database: &Database,

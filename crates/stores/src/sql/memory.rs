@@ -245,25 +245,3 @@ pub(crate) fn corrupt(id: &str, cause: impl Into<BoxError>) -> MemoryError {
         source: cause.into(),
     }
 }
-
-/// Describes an unreadable memory for `check`.
-pub(crate) fn describe_unreadable(scope: &MemoryScope, error: &MemoryError) -> String {
-    let cause = std::error::Error::source(error).map(ToString::to_string);
-    let cause = cause.unwrap_or_default();
-    format!("memories of {scope}: {error}: {cause}")
-}
-
-/// Describes recorded totals (entries, bytes) that differ from those of the rows.
-pub(crate) fn describe_wrong_totals(
-    scope: &MemoryScope,
-    recorded: (u64, u64),
-    counted: (u64, u64),
-) -> Option<String> {
-    (recorded != counted).then(|| {
-        format!(
-            "memories of {scope}: found {} entries with {} bytes, but the recorded totals are {} \
-             entries with {} bytes",
-            counted.0, counted.1, recorded.0, recorded.1
-        )
-    })
-}

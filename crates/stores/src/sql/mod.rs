@@ -2,6 +2,7 @@
 //! any database driver.
 
 pub(crate) mod artifacts;
+pub(crate) mod check;
 pub(crate) mod keys;
 pub(crate) mod memory;
 pub(crate) mod pending;
@@ -155,50 +156,6 @@ pub(crate) fn check_next(key: &SessionKey, expected: u64, found: u64) -> Result<
         place: format!("event {expected}"),
         source: "it is missing from the log".into(),
     })
-}
-
-/// Checks a log from position 0 on: every position must exist exactly once, and every event must be
-/// readable.
-#[derive(Debug)]
-pub(crate) struct LogCheck<'a> {
-    key: &'a SessionKey,
-    expected: u64,
-}
-
-impl<'a> LogCheck<'a> {
-    pub(crate) fn new(key: &'a SessionKey) -> LogCheck<'a> {
-        LogCheck { key, expected: 0 }
-    }
-
-    /// Checks the next row.
-    pub(crate) fn check_row(&mut self, found: u64, body: &[u8], problems: &mut Vec<String>) {
-        let (key, expected) = (self.key, self.expected);
-        if found != expected {
-            problems.push(format!("session {key}: position {expected} is missing"));
-        }
-        match std::str::from_utf8(body) {
-            Ok(body) if found > 0 => {
-                if let Err(error) = event(key, found, body) {
-                    let cause = std::error::Error::source(&error).map(ToString::to_string);
-                    problems.push(format!("{error}: {}", cause.unwrap_or_default()));
-                }
-            }
-            Ok(_) => (),
-            Err(error) => problems.push(format!("event {found} of session {key}: {error}")),
-        }
-        self.expected = found + 1;
-    }
-
-    /// Checks that the log ends at `position`.
-    pub(crate) fn end(self, position: u64, problems: &mut Vec<String>) {
-        if self.expected != position + 1 {
-            let (key, last) = (self.key, self.expected.saturating_sub(1));
-            problems.push(format!(
-                "session {key}: the log ends at position {last}, but the recorded last position is \
-                 {position}"
-            ));
-        }
-    }
 }
 
 #[cfg(test)]

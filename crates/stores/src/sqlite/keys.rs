@@ -12,6 +12,16 @@ use crate::sql::keys::{encode_scopes, with_scopes};
 const COLUMNS: &str = "id, name, hash, app, user, scopes, created_us, expires_us, revoked_us, \
                        last_used_us";
 
+/// Selects all rows, for a check.
+pub(super) const ALL: &str = "SELECT id, name, hash, app, user, scopes, created_us, expires_us, \
+                              revoked_us, last_used_us FROM api_keys ORDER BY number";
+
+/// Decodes a row of [`ALL`]; an error says why it cannot be read.
+pub(super) fn decode(row: &Row<'_>) -> Result<ApiKey, String> {
+    let (key, scopes) = read_key(row).map_err(|e| e.to_string())?;
+    with_scopes(key, &scopes).map_err(|e| e.to_string())
+}
+
 /// An API key store on a [`SqliteStore`]. [`SqliteStore::keys`] creates it.
 #[derive(Clone)]
 pub struct SqliteKeyStore {

@@ -32,15 +32,16 @@ mod uri;
 mod usage;
 mod writer;
 
-use std::{fmt, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use retain_core::{
     AppendOutcome, Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, EventLookup,
     ExpiredSession, ExpiryReceipt, FreeSpace, Head, JsonMap, LeaseUpdate, ListQuery, Listing,
-    LogHeader, MaintenanceStore, NewEvent, NewSession, PendingStatistics, ReadDetail, Result,
-    SchemaReport, ScopedState, SessionError, SessionKey, SessionStore, SessionWork, Snapshot,
-    StateOwner, StoreSessionService, TaskLease, TransferStore, Usage, Window,
+    Location, LogHeader, MaintenanceStore, NewEvent, NewSession, PendingStatistics, Problem,
+    ReadDetail, Result, SchemaReport, ScopedState, SessionError, SessionKey, SessionStore,
+    SessionWork, Snapshot, StateOwner, StoreSessionService, TaskLease, TransferStore, Usage,
+    Window,
 };
 use rusqlite::ErrorCode;
 
@@ -547,8 +548,50 @@ impl TransferStore for SqliteStore {
         self.writer.add("set state", 0, add).await
     }
 
-    async fn check(&self) -> Result<Vec<String>> {
-        self.readers.read("check the database", check::check).await
+    async fn check(&self) -> Result<Vec<Problem>> {
+        let options = self.options.clone();
+        let check = move |connection: &rusqlite::Connection| check::check(&options, connection);
+        self.readers.read("check the database", check).await
+    }
+
+    async fn repair(&self, problems: &[Problem]) -> Result<()> {
+        let operation = "repair the database";
+        let repairable = problems.iter().filter(|problem| problem.is_repairable);
+        let (sessions, others): (Vec<_>, Vec<_>) =
+            repairable.partition(|problem| problem.location.session().is_some());
+        let is_schema = |problem: &&Problem| {
+            matches!(
+                problem.location,
+                Location::Schema { .. } | Location::Database
+            )
+        };
+        // A repaired index needs consistent rows, and the repair of rows needs the indexes.
+        let mut indexes = Ok(());
+        for attempt in 0..2 {
+            if others.iter().any(is_schema) && (attempt == 0 || indexes.is_err()) {
+                let options = self.options.clone();
+                let repair = move |connection: &rusqlite::Connection| {
+                    check::repair_schema(&options, connection)
+                };
+                indexes = self.writer.write(operation, repair).await;
+            }
+            self.writer.write(operation, check::repair_rows).await?;
+        }
+        indexes?;
+        let keys: BTreeSet<_> = sessions
+            .iter()
+            .filter_map(|it| it.location.session())
+            .collect();
+        for key in keys {
+            let job_key = key.clone();
+            let repair = move |connection: &rusqlite::Connection| {
+                check::repair_session(connection, &job_key)
+            };
+            self.writer.write(operation, repair).await?;
+            self.state_texts.evict(&key.app, &key.user);
+            self.hub.notify(key);
+        }
+        Ok(())
     }
 
     async fn schema(&self) -> Result<SchemaReport> {

@@ -68,6 +68,30 @@ pub(super) fn report(options: &SqliteOptions, connection: &Connection) -> Result
     Ok(schema.report(&migrations))
 }
 
+/// Creates an empty database in memory with the migrations that the file has. Also returns whether
+/// a newer program has upgraded the file.
+pub(super) fn create_fresh(
+    options: &SqliteOptions,
+    connection: &Connection,
+) -> Result<(Connection, bool)> {
+    let opener = Opener { options };
+    let migrations = migrations();
+    let schema = opener.read_schema(connection, &migrations)?;
+    let create = || -> rusqlite::Result<Connection> {
+        let fresh = Connection::open_in_memory()?;
+        for (migration, version) in migrations.iter().zip(1..=schema.version) {
+            fresh.execute_batch(migration.expand)?;
+            let is_finished = !schema.unfinished.contains(&version);
+            if let Some(contract) = migration.contract.filter(|_| is_finished) {
+                fresh.execute_batch(contract)?;
+            }
+        }
+        Ok(fresh)
+    };
+    let fresh = create().map_err(|e| opener.error("SQLite failed to create a schema", e))?;
+    Ok((fresh, schema.version > migrations.len() as u64))
+}
+
 /// Runs the pending contract halves. Programs of older schema versions cannot use the file
 /// afterwards.
 pub(super) fn finish(options: &SqliteOptions, connection: &Connection) -> Result<()> {

@@ -124,5 +124,5 @@ pub async fn erased_user_stays_erased_after_reopening(mut harness: Harness) {
     let log = harness.reopen().await;
     assert_eq!(log.read(&one, Window::ALL).await.unwrap(), None);
     assert!(log.get_user_state(APP, USER).await.unwrap().is_empty());
-    assert_eq!(log.check().await.unwrap(), Vec::<String>::new());
+    assert_eq!(log.check().await.unwrap(), []);
 }

@@ -208,7 +208,7 @@ pub async fn migration_copies_everything(harness: Harness) {
     let kept = elsewhere.store().await;
     let kept = kept.shared_state("other", Some("nobody")).await.unwrap();
     assert_eq!(kept, map(r#"{"k":1}"#));
-    assert_eq!(copy.check().await.unwrap(), Vec::<String>::new());
+    assert_eq!(copy.check().await.unwrap(), []);
     let again = migrate(&harness, &elsewhere).await.unwrap();
     assert_eq!(again.copied, MigrationCounts::default());
     assert_eq!((again.counts, again.digest), (report.counts, report.digest));

@@ -279,7 +279,7 @@ pub async fn everything_survives_reopening(mut harness: Harness) {
     let at_one = log.state_at(&key, 1).await.unwrap();
     assert_eq!(at_one.get("b").unwrap(), &json(r#"{"c":[1.0,2]}"#));
     assert_eq!(append(&log, &key, event("e4")).await, 4);
-    assert_eq!(log.check().await.unwrap(), Vec::<String>::new());
+    assert_eq!(log.check().await.unwrap(), []);
 }
 
 /// A refresh adds missed events once and in order, and the newest state.

@@ -82,7 +82,7 @@ async fn assert_round_trip(harness: &Harness, log: &Log, scope: ExportScope, key
     }
     assert_eq!(receipt.events, events);
     assert_eq!(metas(&copy).await.len(), keys.len());
-    assert_eq!(copy.check().await.unwrap(), Vec::<String>::new());
+    assert_eq!(copy.check().await.unwrap(), []);
     // Exporting the copy gives the same lines.
     assert_eq!(export(&copy, scope).await, lines);
 }
@@ -189,7 +189,7 @@ pub async fn user_without_sessions_survives_export_and_import(harness: Harness) 
         assert_eq!(shared_keys(&copy).await, all);
         assert_eq!(export(&copy, of_user()).await, lines);
     }
-    assert_eq!(copy.check().await.unwrap(), Vec::<String>::new());
+    assert_eq!(copy.check().await.unwrap(), []);
 
     // Existing keys keep their value. Shared state is imported too if another line or a session of
     // another user follows it.

@@ -150,7 +150,7 @@ where
         assert_eq!(counted.entries, ids.len() as u64, "{step}");
     }
     let problems = processes[0].sessions.check().await.unwrap();
-    assert_eq!(problems, Vec::<String>::new(), "seed {seed}");
+    assert_eq!(problems, [], "seed {seed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

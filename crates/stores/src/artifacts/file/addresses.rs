@@ -127,7 +127,12 @@ fn read_address(
         session,
         name,
     } = key;
-    let metadata = Metadata::read(&artifact, newest)?.unwrap_or_default();
+    // The path names the artifact too, so corrupt metadata must not hide the other artifacts.
+    let metadata = match Metadata::read(&artifact, newest) {
+        Err(ArtifactError::Corrupt { .. }) => None,
+        metadata => metadata?,
+    };
+    let metadata = metadata.unwrap_or_default();
     let file_name = metadata.file_name.filter(|name| !name.is_empty());
     let filename = file_name.unwrap_or_else(|| match &session {
         Some(_) => name.clone(),

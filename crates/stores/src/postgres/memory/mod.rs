@@ -6,7 +6,6 @@
 
 mod add;
 mod change;
-mod check;
 mod models;
 mod read;
 mod restore;
@@ -31,7 +30,7 @@ use super::{
 use models::ModelNumbers;
 
 pub(super) use change::erase_chunk;
-pub(super) use check::check;
+pub(super) use rows::{ALL_RECORDS, check_record};
 
 /// A memory store on a session database. [`PostgresStore::memory`] creates it.
 #[derive(Clone)]

@@ -1,15 +1,18 @@
 //! Column lists of the memory tables, and functions that decode their rows.
 
 use retain_core::{
-    BoxError, Content, ExistingMemory, MemoryInfo, MemoryRecord, MemoryTotals, MemoryVectors,
+    BoxError, Content, ExistingMemory, MemoryError, MemoryInfo, MemoryRecord, MemoryTotals,
+    MemoryVectors,
 };
 use tokio_postgres::{Error, Row};
 
 pub(super) use crate::postgres::rows::{signed, unsigned};
 
 use super::Outcome;
+use crate::postgres::pool::Failure;
 use crate::sql::memory::{
-    self as sql, Models, RawMemoryInfo, RemovedMemory, ScopeRow, corrupt, kind_or_default,
+    self as sql, Models, RawMemoryInfo, RemovedMemory, ScopeRow, corrupt, info_columns,
+    kind_or_default,
 };
 
 /// The columns of a scope, in the order in which [`scope`] reads them.
@@ -129,6 +132,27 @@ pub(super) fn record(row: &Row, models: &Models) -> Outcome<MemoryRecord> {
         content,
         vectors,
     })
+}
+
+/// Selects a page of all memories after a scope ($1) and a number ($2): the columns of [`record`],
+/// then app, user and scope.
+pub(in crate::postgres) const ALL_RECORDS: &str = concat!(
+    "SELECT ",
+    full_columns!(),
+    ", app, user_id, scope FROM retain_memories \
+     JOIN (SELECT number, app, user_id FROM retain_memory_scopes) s ON number = scope \
+     WHERE (scope, seq) > ($1, $2) ORDER BY scope, seq LIMIT $3"
+);
+
+/// Returns the error with which a row of [`ALL_RECORDS`] fails to be read.
+pub(in crate::postgres) fn check_record(row: &Row) -> Result<Option<MemoryError>, Error> {
+    match record(row, &Models::new()) {
+        Ok(_) => Ok(None),
+        Err(Failure::Rejected(error)) => Ok(Some(error)),
+        Err(Failure::Database(error)) => Err(error),
+        // Cannot happen: decoding a fetched row uses no connection.
+        Err(Failure::NoConnection(_) | Failure::Transient(_)) => Ok(None),
+    }
 }
 
 fn content(row: &Row) -> Result<Content, BoxError> {

@@ -6,7 +6,6 @@
 
 mod add;
 mod change;
-mod check;
 mod models;
 mod read;
 mod restore;
@@ -26,7 +25,8 @@ use rusqlite::Connection;
 use super::{SqliteStore, addresses, failed, readers::Readers, writer::Writer};
 
 pub(super) use change::erase_chunk;
-pub(super) use check::check;
+pub(super) use rows::{all_records_sql, check_record};
+pub(super) use scope::seq_from_key;
 
 /// A memory store on a session database. [`SqliteStore::memory`] creates it.
 #[derive(Clone)]

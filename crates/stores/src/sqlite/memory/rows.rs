@@ -1,9 +1,11 @@
 //! Decodes the rows of memories.
 
-use retain_core::{BoxError, Content, MemoryInfo, MemoryRecord, MemoryVector, MemoryVectors};
+use retain_core::{
+    BoxError, Content, MemoryError, MemoryInfo, MemoryRecord, MemoryVector, MemoryVectors,
+};
 use rusqlite::Row;
 
-use super::{Outcome, scope::seq_from_key};
+use super::{Failure, Outcome, scope::seq_from_key};
 use crate::sql::memory::{self as sql, Models, RawMemoryInfo, corrupt, info_columns, memory_bytes};
 
 /// The columns of [`MemoryInfo`], in the order in which [`info`] reads them.
@@ -34,6 +36,24 @@ fn charge_content(row: &Row<'_>) -> Outcome<()> {
     let vectors = [17, 19].map(|at| row.get_ref(at).ok()?.as_blob().ok().map(<[u8]>::len));
     let vectors = vectors.into_iter().flatten().sum();
     Ok(sql::charge_record(text.as_bytes(), vectors)?)
+}
+
+/// Selects the columns of [`record`] of all memories, then their app and user.
+pub(in crate::sqlite) fn all_records_sql() -> String {
+    format!(
+        "SELECT {INFO_COLUMNS}, content, fixed_model, fixed, embedding_model, embedding, app, user \
+         FROM memories JOIN (SELECT number, app, user FROM memory_scopes) ON number = key >> 32 \
+         ORDER BY key"
+    )
+}
+
+/// Returns the error with which a row of [`all_records_sql`] fails to be read.
+pub(in crate::sqlite) fn check_record(row: &Row<'_>) -> rusqlite::Result<Option<MemoryError>> {
+    match record(row, &Models::new()) {
+        Ok(_) => Ok(None),
+        Err(Failure::Rejected(error)) => Ok(Some(error)),
+        Err(Failure::Sql(error)) => Err(error),
+    }
 }
 
 fn content(row: &Row<'_>) -> Result<Content, BoxError> {

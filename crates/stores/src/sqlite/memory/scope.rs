@@ -13,7 +13,7 @@ pub(super) fn memory_key(scope: i64, seq: u64) -> i64 {
     scope << 32 | (seq.min(SEQ_MAX) as i64)
 }
 
-pub(super) fn seq_from_key(key: i64) -> u64 {
+pub(in crate::sqlite) fn seq_from_key(key: i64) -> u64 {
     key as u64 & SEQ_MAX
 }
 

@@ -62,7 +62,7 @@ async fn interrupted_append_is_stored_once() {
         assert_eq!(found.count(), 1, "{cut:?} {text}: {texts:?}");
         assert_eq!(texts.len() as u64, before + 2, "{cut:?} {text}: {texts:?}");
     }
-    assert_eq!(direct.check().await.unwrap(), Vec::<String>::new());
+    assert_eq!(direct.check().await.unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -286,7 +286,7 @@ async fn aborted_append_leaves_no_open_transaction() {
     let texts = read_texts(&sessions, &key).await;
     assert_eq!(texts.last().map(String::as_str), Some("stays"));
     assert!(texts.len() <= 7, "{texts:?}");
-    assert_eq!(sessions.check().await.unwrap(), Vec::<String>::new());
+    assert_eq!(sessions.check().await.unwrap(), []);
 }
 
 fn memory_batch(ids: [&str; 2]) -> Arc<MemoryBatch> {
@@ -334,7 +334,7 @@ async fn interrupted_memory_writes_apply_once() {
     assert_eq!(ids, ["b", "d"]);
     let mark = memory.mark(&scope).await.unwrap();
     assert_eq!((mark.revision, mark.last_seq), (4, 4));
-    assert_eq!(direct.check().await.unwrap(), Vec::<String>::new());
+    assert_eq!(direct.check().await.unwrap(), []);
 }
 
 /// The caller keeps the future but stops polling it.

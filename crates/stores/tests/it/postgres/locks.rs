@@ -178,7 +178,7 @@ async fn busy_session_does_not_exhaust_the_pool() {
         }
     }
     assert_eq!(read_texts(&sessions, &busy).await.len(), 34);
-    assert_eq!(sessions.check().await.unwrap(), Vec::<String>::new());
+    assert_eq!(sessions.check().await.unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -342,8 +342,10 @@ async fn corrupt_memory_is_named_and_can_be_deleted() {
         fill(&store).await;
         let sql = format!("UPDATE retain_memories SET {corruption} WHERE id = 'by_tool'");
         assert_eq!(client.execute(&sql, &[]).await.unwrap(), 1);
-        let problems = sessions.check().await.unwrap().join("; ");
-        let named = "memories of app/ada: memory \"by_tool\" cannot be read: ";
+        let problems = sessions.check().await.unwrap();
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let problems = problems.join("\n");
+        let named = "(number 2) of app/ada: cannot be read: ";
         assert!(problems.contains(named), "{corruption}: {problems}");
         let all = MemoryRows::After { seq: 0, limit: 10 };
         assert_corrupt(
@@ -378,11 +380,15 @@ async fn check_reports_wrong_totals_and_orphaned_memories() {
     client.batch_execute(sql).await.unwrap();
     let problems = sessions.check().await.unwrap();
     assert_eq!(problems.len(), 1, "{problems:?}");
-    assert!(problems[0].starts_with("memories of app/ada: found 1 entries "));
+    let text = problems[0].to_string();
+    let expected = "memories of app/ada: the recorded total is 2 entries with ";
+    assert!(text.starts_with(expected), "{text}");
     let sql = "UPDATE retain_memories SET scope = scope + 7";
     client.batch_execute(sql).await.unwrap();
     let problems = sessions.check().await.unwrap();
-    let named = problems.iter().any(|it| it.contains("is orphaned"));
+    let named = problems
+        .iter()
+        .any(|it| it.to_string().contains("is orphaned"));
     assert!(named, "{problems:?}");
 }
 
@@ -430,5 +436,5 @@ async fn erase_user_erases_memories_and_tombstones() {
     );
     let changes = store.changes(&ada_scope(), before).await.unwrap();
     assert_eq!(changes, MemoryChanges::Rebuild);
-    assert_eq!(sessions.check().await.unwrap(), Vec::<String>::new());
+    assert_eq!(sessions.check().await.unwrap(), []);
 }

@@ -90,5 +90,5 @@ async fn concurrent_replicas_append_to_one_session_in_order() {
         let expected: Vec<String> = (0..50).map(|n| format!("{replica}-{n}")).collect();
         assert!(own.eq(&expected), "out of order");
     }
-    assert_eq!(first.check().await.unwrap(), Vec::<String>::new());
+    assert_eq!(first.check().await.unwrap(), []);
 }

@@ -18,7 +18,7 @@ async fn backup_under_load_is_consistent() {
         writer.await.unwrap();
     }
     let copied = super::open_service(&copy).await;
-    assert_eq!(copied.check().await.unwrap(), Vec::<String>::new());
+    assert_eq!(copied.check().await.unwrap(), []);
     for meta in copied.list_sessions("app", None).await.unwrap().sessions {
         let copy = copied
             .read(&meta.key(), Window::ALL)

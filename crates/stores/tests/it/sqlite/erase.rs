@@ -46,5 +46,5 @@ async fn erase_user_leaves_no_bytes_in_the_files() {
     }
     let left = sessions.list_sessions("app", Some("other")).await.unwrap();
     assert_eq!(left.sessions.len(), 8);
-    assert_eq!(sessions.check().await.unwrap(), Vec::<String>::new());
+    assert_eq!(sessions.check().await.unwrap(), []);
 }

@@ -20,7 +20,7 @@ mod erase;
 mod free_space;
 mod list;
 mod memory;
-mod migration;
+pub(crate) mod migration;
 mod open;
 mod tail;
 mod usage;

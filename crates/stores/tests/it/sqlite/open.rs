@@ -187,7 +187,7 @@ async fn concurrent_processes_create_one_database() {
             .len(),
         8
     );
-    assert_eq!(sessions.check().await.unwrap(), Vec::<String>::new());
+    assert_eq!(sessions.check().await.unwrap(), []);
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ use retain_testkit::{TestClock, TestIds};
 pub(super) const APPS: [&str; 3] = ["app", "it's \"so\"; DROP TABLE sessions --", "é🦀 %_"];
 
 /// Opens the store in the file at `path`.
-pub(super) async fn open(path: &Path, clock: &TestClock) -> SqliteStore {
+pub(crate) async fn open(path: &Path, clock: &TestClock) -> SqliteStore {
     let options = SqliteOptions::file(path).with_durability(Durability::Off);
     let options = options.with_clock(Arc::new(clock.clone()));
     SqliteStore::open(options).await.unwrap()
@@ -32,7 +32,7 @@ pub(super) async fn open_source(path: &Path, clock: &TestClock) -> MigrationSide
     side(SqliteStore::open(options).await.unwrap())
 }
 
-pub(super) fn side(store: SqliteStore) -> MigrationSide {
+pub(crate) fn side(store: SqliteStore) -> MigrationSide {
     MigrationSide {
         memory: Some(Arc::new(store.memory())),
         artifacts: Some(Arc::new(store.artifacts())),
@@ -69,7 +69,7 @@ async fn create(
 }
 
 /// Fills the file at `path` and advances the clock.
-pub(super) async fn fill(path: &Path, clock: &TestClock) {
+pub(crate) async fn fill(path: &Path, clock: &TestClock) {
     let store = open(path, clock).await;
     fill_memory(&store).await;
     fill_keys(&store).await;
@@ -296,7 +296,7 @@ pub(super) async fn dump(path: &Path, clock: &TestClock) -> Vec<String> {
         keys.keys().await.unwrap(),
         keys.had_any().await.unwrap()
     ));
-    assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
+    assert_eq!(store.check().await.unwrap(), []);
     let sessions = StoreSessionService::over(store).with_clock(Arc::new(clock.clone()));
     for app in APPS {
         let lines = sessions.export(ExportScope::App { app: app.into() });

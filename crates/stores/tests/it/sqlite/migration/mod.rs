@@ -1,6 +1,6 @@
 //! Migration of a whole database to another file, even if it is interrupted or the data changes.
 
-mod fixture;
+pub(crate) mod fixture;
 mod folders;
 #[cfg(feature = "postgres")]
 mod postgres;
