@@ -53,6 +53,12 @@ pub use retain_core::{
     Migration, MigrationCounts, MigrationError, MigrationObserver, MigrationPhase, MigrationReport,
     MigrationSide, MigrationSurvey, NoObserver,
 };
+/// For backups of all stores as one unit.
+#[cfg(feature = "sqlite")]
+pub use retain_stores::{
+    BackupError, BackupFile, BackupManifest, BackupPartInfo, RestoreReport, StoreFiles, StoreKind,
+    StoreSet, back_up, read_backup, restore_backup,
+};
 #[cfg(feature = "sqlite")]
 pub use retain_stores::{
     DiskSpace, SpaceProbe, SqliteArtifactStore, SqliteKeyStore, SqliteMemoryStore, SqliteStore,

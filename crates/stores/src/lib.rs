@@ -5,6 +5,8 @@
 //! [`retain_core::StoreSessionService`].
 
 mod artifacts;
+#[cfg(feature = "sqlite")]
+mod backup;
 mod in_memory;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -14,6 +16,11 @@ mod sql;
 mod sqlite;
 
 pub use artifacts::{FileArtifactService, FileArtifactStore};
+#[cfg(feature = "sqlite")]
+pub use backup::{
+    BackupError, BackupFile, BackupManifest, BackupPartInfo, RestoreReport, StoreFiles, StoreKind,
+    StoreSet, back_up, read_backup, restore_backup,
+};
 pub use in_memory::{
     InMemoryArtifactService, InMemoryArtifactStore, InMemoryKeyStore, InMemoryMemoryStore,
     InMemorySessionService, InMemoryStore,

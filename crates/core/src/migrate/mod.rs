@@ -148,6 +148,19 @@ impl Migration {
         })
     }
 
+    /// Compares both sides completely, without writing. Fails at the first difference.
+    pub async fn compare(&self) -> Result<MigrationReport> {
+        self.check_different_stores().await?;
+        let sections = self.sections().await?;
+        self.observer.begin(MigrationPhase::Verify, None);
+        let (counts, digest) = self.verify(&sections).await?;
+        Ok(MigrationReport {
+            counts,
+            copied: MigrationCounts::default(),
+            digest,
+        })
+    }
+
     async fn verify(&self, sections: &[Box<dyn Section>]) -> Result<(MigrationCounts, String)> {
         let mut both = HashPair::default();
         let mut counts = MigrationCounts::default();

@@ -143,6 +143,17 @@ impl SqliteStore {
         .await
     }
 
+    /// The schema version that this program creates.
+    pub(crate) const SCHEMA_VERSION: u64 = schema::VERSION;
+
+    /// Reads the schema version of a file, whatever it is.
+    pub(crate) fn file_schema_version(path: &Path) -> Result<u64> {
+        let connection = open::open_any_version(&SqliteOptions::file(path))?;
+        let version: rusqlite::Result<u64> =
+            connection.pragma_query_value(None, "user_version", |row| row.get(0));
+        version.map_err(|e| failed("read the schema", e))
+    }
+
     /// Writes a snapshot of the whole database to a new file at `path`, without blocking readers
     /// and writers. The copy is synced to disk when this returns.
     pub async fn backup(&self, path: impl AsRef<Path>) -> Result<()> {

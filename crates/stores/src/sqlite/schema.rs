@@ -39,6 +39,9 @@ const MIGRATIONS: &[Migration] = &[
     ),
 ];
 
+/// The version after all migrations.
+pub(super) const VERSION: u64 = MIGRATIONS.len() as u64;
+
 /// The first version whose databases record their migrations. Older databases have only a version
 /// number.
 const RECORDED_FROM: u64 = 5;

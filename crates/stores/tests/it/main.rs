@@ -1,6 +1,7 @@
 //! Integration tests of the stores.
 //!
 //! - `artifacts`: artifact stores
+//! - `backup`: backups of a set of stores
 //! - `damage`: damages that a check must report and a repair must solve
 //! - `differential`: random session operations compared with Google's ADK
 //! - `guard`: checks that `promises` lists every store
@@ -15,6 +16,8 @@
 #![allow(clippy::unwrap_used, reason = "a test panics on an unexpected error")]
 
 mod artifacts;
+#[cfg(feature = "sqlite")]
+mod backup;
 #[cfg(feature = "sqlite")]
 mod damage;
 #[cfg(feature = "sqlite")]
