@@ -14,8 +14,8 @@ use std::ffi::OsStr;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use commands::{
-    append, backup, check, demo, erase, export, import, keys, memory, migrate, serve, sweep,
-    upgrade, usage,
+    append, backup, check, demo, erase, export, import, keys, memory, migrate, restore, serve,
+    sweep, upgrade, usage,
 };
 use output::note;
 
@@ -41,12 +41,14 @@ enum Command {
     Export(export::Export),
     /// Import sessions (JSON Lines of an export) from standard input.
     Import(import::Import),
-    /// Check a database for corruption.
+    /// Check the stores for corruption, and repair them.
     Check(check::Check),
-    /// Copy a snapshot of a database to a new file while it is in use.
+    /// Copy all stores while they are in use.
     Backup(backup::Backup),
     /// Print what a user or an app has stored.
     Usage(usage::Usage),
+    /// Restore a backup of all stores to an empty place.
+    Restore(restore::Restore),
     /// Upgrade the schema of a database; with --finish, complete the upgrade.
     Upgrade(upgrade::Upgrade),
     /// Copy everything from one store to another, then compare both.
@@ -98,7 +100,10 @@ fn report(error: &anyhow::Error) -> i32 {
     for cause in error.chain().skip(1) {
         note!("  because: {cause}");
     }
-    1
+    match error.is::<check::CheckIncomplete>() {
+        true => check::INCOMPLETE_CODE,
+        false => 1,
+    }
 }
 
 async fn run(command: Command) -> anyhow::Result<()> {
@@ -112,6 +117,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Check(check) => check.run().await,
         Command::Backup(backup) => backup.run().await,
         Command::Usage(usage) => usage.run().await,
+        Command::Restore(restore) => restore.run().await,
         Command::Upgrade(upgrade) => upgrade.run().await,
         Command::Migrate(migrate) => migrate.run().await,
         Command::Erase(erase) => erase.run().await,

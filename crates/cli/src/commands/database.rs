@@ -215,7 +215,7 @@ impl Database {
     }
 }
 
-fn is_sqlite(uri: &str) -> bool {
+pub(crate) fn is_sqlite(uri: &str) -> bool {
     uri.starts_with("sqlite")
 }
 

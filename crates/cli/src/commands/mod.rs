@@ -12,8 +12,10 @@ pub(crate) mod import;
 pub(crate) mod keys;
 pub(crate) mod memory;
 pub(crate) mod migrate;
+pub(crate) mod restore;
 pub(crate) mod serve;
 mod services;
+mod spinner;
 pub(crate) mod sweep;
 pub(crate) mod upgrade;
 pub(crate) mod usage;
@@ -37,10 +39,5 @@ impl Store {
     /// Opens the database and creates it if it does not exist.
     async fn open(&self) -> anyhow::Result<Database> {
         Database::open(&self.store, OpenMode::Create).await
-    }
-
-    /// Opens an existing database for reading, without upgrading its schema.
-    async fn open_to_read(&self) -> anyhow::Result<Database> {
-        Database::open(&self.store, OpenMode::ReadOnly).await
     }
 }

@@ -51,6 +51,7 @@ impl Fixture {
         run("memory add --app app --user ada");
         let key = String::from_utf8(run("keys create")).unwrap();
         let export = run("export --app app");
+        run("backup backup/");
         Fixture {
             key: key.trim().to_owned(),
             export,
@@ -95,6 +96,14 @@ impl Fixture {
             (
                 "migrate",
                 "--from STORE --to sqlite:///new.db".to_owned(),
+                b"",
+            ),
+            (
+                "restore",
+                format!(
+                    "--store sqlite:///new.db {}",
+                    self.folder.path().join("backup").display()
+                ),
                 b"",
             ),
             ("upgrade", "--store STORE".to_owned(), b""),

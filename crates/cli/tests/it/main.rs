@@ -12,6 +12,7 @@
     reason = "a test may stop at the first surprise"
 )]
 
+mod backup;
 mod closed_pipe;
 mod concurrent_open;
 mod crash;
