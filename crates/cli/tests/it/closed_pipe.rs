@@ -106,6 +106,7 @@ impl Fixture {
                 ),
                 b"",
             ),
+            ("sweep", "--store STORE".to_owned(), b""),
             ("upgrade", "--store STORE".to_owned(), b""),
         ]
     }
