@@ -108,6 +108,7 @@ impl Fixture {
             ),
             ("sweep", "--store STORE".to_owned(), b""),
             ("upgrade", "--store STORE".to_owned(), b""),
+            ("usage", "--store STORE --app app".to_owned(), b""),
         ]
     }
 }
