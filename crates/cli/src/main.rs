@@ -37,9 +37,9 @@ enum Command {
     Demo(demo::Demo),
     /// Append events (JSON Lines on standard input) to a session; print an acknowledgement when each is durable.
     Append(append::Append),
-    /// Export sessions as lossless JSON Lines to standard output.
+    /// Export sessions, memories and artifacts as lossless JSON Lines to standard output.
     Export(export::Export),
-    /// Import sessions (JSON Lines of an export) from standard input.
+    /// Import the JSON Lines of an export from standard input.
     Import(import::Import),
     /// Check the stores for corruption, and repair them.
     Check(check::Check),

@@ -5,12 +5,14 @@
 //! [`StoreSessionService`] to read the rules between the two.
 
 mod actions;
+mod archive;
 mod artifacts;
 pub mod budget;
 #[doc(hidden)]
 pub mod calendar;
 mod check;
 mod content;
+mod erase;
 mod error;
 mod event;
 mod events;
@@ -24,6 +26,7 @@ mod log;
 mod maintenance;
 mod memory;
 mod migrate;
+mod origin;
 mod plain_log;
 mod plan;
 mod ports;
@@ -44,6 +47,7 @@ mod wire;
 pub mod wire_shapes;
 
 pub use actions::{EventActions, EventCompaction, ToolConfirmation};
+pub use archive::{Archive, ArchiveKinds};
 pub use artifacts::{
     ArtifactAddress, ArtifactError, ArtifactKey, ArtifactNaming, ArtifactReference,
     ArtifactService, ArtifactStore, ArtifactVersion, ExpiringArtifacts, NewArtifact,
@@ -56,6 +60,9 @@ pub use check::{
 pub use content::{
     Blob, CodeExecutionResult, Content, ExecutableCode, FileData, FunctionCall, FunctionResponse,
     Part, Transcription, VideoMetadata,
+};
+pub use erase::{
+    EraseError, EraseNote, EraseReceipt, EraseReport, ErasedStore, Eraser, StoreLabel,
 };
 pub use error::{BoxError, Conflict, Result, SessionError};
 pub use event::Event;
@@ -86,6 +93,7 @@ pub use migrate::{
     Migration, MigrationCounts, MigrationError, MigrationObserver, MigrationPhase, MigrationReport,
     MigrationSide, MigrationSurvey, NoObserver,
 };
+pub use origin::SessionOrigin;
 pub use plain_log::PlainSessionLog;
 pub use plan::{Plan, SessionStatus, plan_append, plan_renewal};
 pub use ports::{Clock, Ids, RandomIds, SystemClock, duration_us, micros, seconds};
@@ -106,9 +114,8 @@ pub use session::{
 };
 pub use state::{ScopedDelta, State, StateDelta, StateScope, TrackedState};
 pub use store::{
-    AppendOutcome, Batch, Changes, EraseReceipt, EventLookup, FreeSpace, Head, LeaseUpdate,
-    ListFields, ListQuery, Listing, NewEvent, NewSession, ReadDetail, ScopedState, SessionStore,
-    Snapshot,
+    AppendOutcome, Batch, Changes, EventLookup, FreeSpace, Head, LeaseUpdate, ListFields,
+    ListQuery, Listing, NewEvent, NewSession, ReadDetail, ScopedState, SessionStore, Snapshot,
 };
 /// Cancels a wait; see [`RunOptions::cancel`].
 pub use tokio_util::sync::CancellationToken;

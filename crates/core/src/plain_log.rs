@@ -8,6 +8,7 @@ use futures_util::stream;
 
 use crate::{
     check::Problem,
+    erase::EraseReceipt,
     error::{Conflict, Result, SessionError},
     event::Event,
     json::JsonMap,
@@ -21,7 +22,6 @@ use crate::{
     },
     session::{GetSessionConfig, ListSessionsResponse, Session, SessionKey, Window},
     state::State,
-    store::EraseReceipt,
 };
 
 /// Reads and appends through ADK's methods. There are no leases, so runs of one session may

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     artifacts::ArtifactService,
     check::Problem,
+    erase::{EraseReceipt, StoreLabel},
     error::{Result, SessionError},
     event::Event,
     json::JsonMap,
@@ -27,7 +28,7 @@ use crate::{
     quota::Usage,
     session::{GetSessionConfig, ListCursor, ListSessionsResponse, Session, SessionKey, Window},
     state::State,
-    store::{EraseReceipt, FreeSpace},
+    store::FreeSpace,
 };
 
 /// Session operations as in ADK.
@@ -180,7 +181,19 @@ pub trait SessionLog: SessionService {
     /// expired sessions.
     async fn usage(&self, app_name: &str, user_id: Option<&str>) -> Result<Usage>;
 
-    /// Erases all data of a user and returns how much was erased.
+    /// Whether the session still exists. A later session with the same id has another incarnation.
+    async fn session_exists(&self, key: &SessionKey, incarnation: u64) -> Result<bool> {
+        let read = self.read(key, Window::NONE).await?;
+        Ok(read.is_some_and(|session| session.incarnation == incarnation))
+    }
+
+    /// Names the store in receipts.
+    fn store_label(&self) -> StoreLabel {
+        StoreLabel::new("a session service")
+    }
+
+    /// Erases all data of a user in the session store and returns how much was erased. An
+    /// [`Eraser`](crate::Eraser) erases memories and artifacts in other stores too.
     async fn erase_user(&self, app_name: &str, user_id: &str) -> Result<EraseReceipt>;
 
     /// Deletes expired sessions and returns how many it deleted. Their artifacts in other databases
@@ -589,4 +602,10 @@ pub struct ImportReceipt {
     pub sessions: u64,
     /// Number of events.
     pub events: u64,
+    /// Number of memories.
+    pub memories: u64,
+    /// Number of hashes of forgotten memories.
+    pub tombstones: u64,
+    /// Number of artifact versions.
+    pub artifacts: u64,
 }

@@ -4,11 +4,12 @@
 //! `temp:` keys are removed, deltas are split by scope, and sizes are checked. A store writes a
 //! batch completely or not at all, and reads from one snapshot.
 
-use std::{collections::HashMap, fmt, ops::AddAssign, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
 use crate::{
+    erase::{EraseReceipt, StoreLabel},
     error::{Conflict, Result, SessionError},
     event::Event,
     json::{Json, JsonMap},
@@ -336,32 +337,6 @@ impl FreeSpace {
     }
 }
 
-/// What an erase deleted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct EraseReceipt {
-    /// Number of sessions.
-    pub sessions: u64,
-    /// Number of events.
-    pub events: u64,
-    /// Number of state keys of those sessions and of the user.
-    pub state_keys: u64,
-    /// Number of artifact versions, if the store has artifacts.
-    pub artifacts: u64,
-    /// Number of memories, if the store has memories.
-    pub memories: u64,
-}
-
-impl AddAssign for EraseReceipt {
-    fn add_assign(&mut self, more: EraseReceipt) {
-        self.sessions += more.sessions;
-        self.events += more.events;
-        self.state_keys += more.state_keys;
-        self.artifacts += more.artifacts;
-        self.memories += more.memories;
-    }
-}
-
 /// The operations that a database backend implements.
 ///
 /// The rules live in [`StoreSessionService`](crate::StoreSessionService); a store decides nothing.
@@ -371,6 +346,11 @@ impl AddAssign for EraseReceipt {
 pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the store's name in errors, e.g. `sqlite`.
     fn name(&self) -> &'static str;
+
+    /// Names the store in receipts.
+    fn label(&self) -> StoreLabel {
+        StoreLabel::new(self.name())
+    }
 
     /// Creates a session and returns it. Fails with `AlreadyExists` if the address is taken.
     async fn create(&self, new: NewSession) -> Result<Snapshot>;
@@ -415,8 +395,10 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
         create_time: f64,
     ) -> Result<Head>;
 
-    /// Erases all data of a user irrecoverably. An erase may be large, so a store may erase in
-    /// several transactions; an interrupted erase can be repeated.
+    /// Erases all data of a user irrecoverably: first the sessions, then the user's memories and
+    /// artifacts in the same database, as [`MemoryStore::erase_user`](crate::MemoryStore::erase_user)
+    /// describes. An erase may be large, so a store may erase in several transactions; an
+    /// interrupted erase can be repeated.
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt>;
 
     /// Counts the sessions, events and bytes of events of an app or of one of its users, without

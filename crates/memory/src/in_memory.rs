@@ -10,8 +10,8 @@ use std::{
 
 use async_trait::async_trait;
 use retain_core::{
-    Clock, Content, Event, Ids, JsonMap, MemoryEntry, MemoryError, MemoryService, RandomIds,
-    SearchMemoryResponse, Session, SystemClock, timestamp_text,
+    Clock, Content, EraseReceipt, Event, Ids, JsonMap, MemoryEntry, MemoryError, MemoryService,
+    RandomIds, SearchMemoryResponse, Session, StoreLabel, SystemClock, timestamp_text,
 };
 
 use crate::words::{QueryWords, SearchableText};
@@ -183,6 +183,20 @@ impl MemoryService for InMemoryMemoryService {
             user.delete(id);
         }
         Ok(())
+    }
+
+    async fn erase_user(&self, app_name: &str, user_id: &str) -> Result<EraseReceipt, MemoryError> {
+        let key = (app_name.to_owned(), user_id.to_owned());
+        let erased = self.users().remove(&key).unwrap_or_default();
+        let memories = erased.sessions.iter().map(|session| session.len());
+        Ok(EraseReceipt::of_memories(
+            memories.sum(),
+            erased.deleted.len(),
+        ))
+    }
+
+    fn store_label(&self) -> StoreLabel {
+        StoreLabel::new("in memory")
     }
 }
 

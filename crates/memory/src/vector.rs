@@ -7,8 +7,9 @@ use std::{
 
 use async_trait::async_trait;
 use retain_core::{
-    Clock, Embedder, Event, Ids, JsonMap, MemoryEntry, MemoryError, MemoryService, RandomIds,
-    SearchMemoryResponse, Session, SystemClock, derived_memory_id, timestamp_text,
+    Clock, Embedder, EraseReceipt, Event, Ids, JsonMap, MemoryEntry, MemoryError, MemoryService,
+    RandomIds, SearchMemoryResponse, Session, StoreLabel, SystemClock, derived_memory_id,
+    timestamp_text,
 };
 
 use crate::service::{embedding::embed, text::spoken_text};
@@ -334,6 +335,17 @@ impl MemoryService for VectorMemoryService {
             user.delete(id);
         }
         Ok(())
+    }
+
+    async fn erase_user(&self, app_name: &str, user_id: &str) -> Result<EraseReceipt, MemoryError> {
+        let key = (app_name.to_owned(), user_id.to_owned());
+        let erased = self.users().remove(&key).unwrap_or_default();
+        let (memories, deleted) = (erased.memories.len(), erased.deleted.len());
+        Ok(EraseReceipt::of_memories(memories, deleted))
+    }
+
+    fn store_label(&self) -> StoreLabel {
+        StoreLabel::new("in memory")
     }
 }
 

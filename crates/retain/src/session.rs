@@ -5,12 +5,13 @@ mod database;
 
 pub use database::{DatabaseSessionService, SqlSessionService};
 pub use retain_core::{
-    Append, AppendReceipt, BoxError, CancellationToken, Conflict, CreateSession, EncodedSessions,
-    EraseReceipt, Event, EventActions, EventCompaction, EventStream, Events, ExportScope,
+    Append, AppendReceipt, Archive, ArchiveKinds, BoxError, CancellationToken, Conflict,
+    CreateSession, EncodedSessions, EraseError, EraseNote, EraseReceipt, EraseReport, ErasedStore,
+    Eraser, Event, EventActions, EventCompaction, EventStream, Events, ExportScope,
     GetSessionConfig, IdSet, ImportReceipt, LimitKind, Limits, LineStream, ListCursor,
     ListSessions, ListSessionsResponse, Origin, PlainSessionLog, Result, Rewind, RunOptions,
-    RunToken, RunUse, Session, SessionError, SessionKey, SessionLog, SessionMeta, SessionService,
-    SharedSession, Sweep, SweepReceipt, Window, apply_event_to_session,
+    RunToken, RunUse, Session, SessionError, SessionKey, SessionLog, SessionMeta, SessionOrigin,
+    SessionService, SharedSession, Sweep, SweepReceipt, Window, apply_event_to_session,
 };
 pub use retain_stores::InMemorySessionService;
 #[cfg(feature = "sqlite")]

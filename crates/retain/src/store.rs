@@ -19,8 +19,8 @@ pub use retain_core::{
     Listing, LogHeader, MaintenanceStore, NewEvent, NewSession, PendingStatistics, PendingWork,
     Plan, RandomIds, ReadDetail, SchemaReport, ScopedState, SessionRow, SessionRowParts,
     SessionRows, SessionStatus, SessionStore, SessionWork, Snapshot, StateOwner, StateText,
-    StoreSessionService, SystemClock, TaskLease, TransferStore, check_growth, check_limit,
-    duration_us, plan_append, plan_renewal, seconds,
+    StoreLabel, StoreSessionService, SystemClock, TaskLease, TransferStore, check_growth,
+    check_limit, duration_us, plan_append, plan_renewal, seconds,
 };
 /// API keys of a server, and the trait of the stores that hold them.
 pub use retain_core::{

@@ -357,11 +357,39 @@ impl Apps {
         }
     }
 
-    /// Deletes the recorded traces of an erased user.
-    pub(crate) fn delete_traces_of_user(&self, app: &str, user: &str) {
+    /// Cancels the active runs of a user of an app. Runs on other servers end at their next append.
+    pub(crate) fn cancel_runs_of_user(&self, app: &str, user: &str) {
+        for runner in self.runners_of(app) {
+            runner.cancel_user(user);
+        }
+    }
+
+    /// Drops the cached sessions and recorded traces of an erased user.
+    pub(crate) fn evict_user(&self, app: &str, user: &str) {
+        for runner in self.runners_of(app) {
+            runner.evict_user(user);
+        }
         if let Some(dev) = &self.dev {
             dev.traces().delete_user(app, user);
         }
+    }
+
+    /// Drops the cached sessions that no longer exist, for example because another server has erased
+    /// their user.
+    pub async fn evict_deleted_sessions(&self) {
+        let runners = self.runners().all();
+        for runner in runners {
+            if let Err(error) = runner.evict_deleted_sessions().await {
+                let kind = error_kind(&error);
+                tracing::warn!(kind, "failed to check cached sessions; retrying later");
+            }
+        }
+    }
+
+    fn runners_of(&self, app: &str) -> Vec<Runner> {
+        let mut runners = self.runners().all();
+        runners.retain(|runner| runner.app_name() == app);
+        runners
     }
 
     /// Returns the runner of an app; `None` if files must be read first.

@@ -26,7 +26,7 @@ mod trace;
 mod untrusted_input;
 
 pub use adk::Dev;
-pub use api::openapi_json;
+pub use api::{erase_report_json, memory_hit_json, memory_json, openapi_json};
 pub use apps::{AppError, Apps};
 pub use conformance::Conformance;
 pub use guard::{

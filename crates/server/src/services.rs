@@ -7,7 +7,9 @@ use axum::{
     extract::DefaultBodyLimit,
     middleware::{from_fn, from_fn_with_state},
 };
-use retain_core::{ArtifactService, MemoryService, Quotas, SessionLog, SessionService};
+use retain_core::{
+    ArtifactService, MemoryService, Quotas, Session, SessionLog, SessionOrigin, SessionService,
+};
 use retain_memory::LongTermMemory;
 use retain_runtime::MaintenanceStatus;
 
@@ -65,6 +67,25 @@ impl Services {
     pub fn with_quotas(mut self, quotas: Quotas) -> Services {
         self.quotas = quotas;
         self
+    }
+
+    /// Returns the memory service for an ingest of a session, which is refused once the session no
+    /// longer exists.
+    pub(crate) fn memory_for(&self, session: &Session) -> Arc<dyn MemoryService> {
+        let origin = SessionOrigin::new(&self.sessions, session);
+        let bound = origin.and_then(|origin| self.memory.for_session(origin));
+        bound.unwrap_or_else(|| Arc::clone(&self.memory))
+    }
+
+    /// Like [`memory_for`](Self::memory_for), with Retain's own operations.
+    pub(crate) fn long_term_memory_for(
+        &self,
+        session: &Session,
+    ) -> Option<Arc<dyn LongTermMemory>> {
+        let memory = self.long_term_memory.as_ref()?;
+        let origin = SessionOrigin::new(&self.sessions, session);
+        let bound = origin.map(|origin| memory.long_term_for_session(origin));
+        Some(bound.unwrap_or_else(|| Arc::clone(memory)))
     }
 
     /// Returns the session service as ADK sees it.

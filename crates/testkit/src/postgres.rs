@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     hash::{BuildHasher as _, RandomState},
-    io::Write as _,
+    io::{Read as _, Seek as _, Write as _},
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -89,6 +89,18 @@ impl TestDatabase {
         format!("{host}/{}{query}", self.name)
     }
 
+    /// Returns all rows of all tables as text. Ends the other connections to the database.
+    pub async fn dump(&self) -> String {
+        let mut file = scratch::file_named(".postgres");
+        dump_tables(&self.uri(), &mut file)
+            .await
+            .expect("a readable database");
+        let mut text = Vec::new();
+        file.rewind().expect("a file");
+        file.read_to_end(&mut text).expect("a readable file");
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
     /// Opens a connection that inspects or changes tables directly.
     pub async fn client(&self) -> Client {
         connect(&self.uri()).await
@@ -154,8 +166,6 @@ async fn dump_tables(uri: &str, file: &mut File) -> Result<(), BoxError> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read as _, Seek as _};
-
     use super::*;
 
     /// `scripts/test` sets the variable and fails if its scan does not find the value in the dump.

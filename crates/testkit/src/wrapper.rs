@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use retain_core::{
     AppendOutcome, Batch, DraftId, EraseReceipt, EventLookup, Head, JsonMap, LeaseUpdate,
     ListQuery, Listing, LogHeader, MaintenanceStore, NewEvent, NewSession, Problem, ReadDetail,
-    Result, SchemaReport, ScopedState, SessionKey, SessionStore, Snapshot, StateOwner,
+    Result, SchemaReport, ScopedState, SessionKey, SessionStore, Snapshot, StateOwner, StoreLabel,
     TransferStore, Usage, Window,
 };
 
@@ -92,6 +92,10 @@ impl<S, M: StoreInterceptor> WrappedStore<S, M> {
 impl<S: TransferStore, M: StoreInterceptor> SessionStore for WrappedStore<S, M> {
     fn name(&self) -> &'static str {
         self.store.name()
+    }
+
+    fn label(&self) -> StoreLabel {
+        self.store.label()
     }
 
     async fn create(&self, new: NewSession) -> Result<Snapshot> {

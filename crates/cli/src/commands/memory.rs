@@ -12,6 +12,8 @@ use retain::{
         Forget, IngestOptions, IngestReceipt, ListMemories, LongTermMemory, MemoryEntry,
         MemoryFilter, MemoryHit, MemoryInfo, MemoryQuery, timestamp_text,
     },
+    server::{memory_hit_json, memory_json},
+    session::SessionOrigin,
 };
 
 use crate::output::say;
@@ -106,7 +108,7 @@ struct Search {
     /// Maximum number of results
     #[arg(long, default_value_t = 10)]
     limit: usize,
-    /// Print complete memories as JSON Lines
+    /// Print complete memories with score and explanation, as JSON Lines in the form of the API
     #[arg(long)]
     json: bool,
     /// Search query
@@ -122,7 +124,7 @@ struct List {
     /// Maximum number of memories [default: all]
     #[arg(long)]
     limit: Option<usize>,
-    /// Print complete memories as JSON Lines
+    /// Print complete memories, as JSON Lines in the form of the API
     #[arg(long)]
     json: bool,
 }
@@ -171,6 +173,10 @@ impl Add {
             let session = sessions.get_session(app, user, &id, config).await?;
             let session = session.with_context(|| format!("session {id:?} not found"))?;
             let options = IngestOptions::default();
+            let memory = match SessionOrigin::new(sessions, &session) {
+                Some(origin) => memory.long_term_for_session(origin),
+                None => Arc::clone(&memory),
+            };
             let added = memory.add_session_with(&session, &options).await?;
             total.added += added.added;
             total.replaced += added.replaced;
@@ -200,7 +206,7 @@ impl Search {
         let search = search.with_filter(self.filters.filter());
         for found in memory.search_memory_with(app, user, search).await? {
             if self.json {
-                say!("{}", found.entry.to_json()?);
+                say!("{}", memory_hit_json(found)?);
                 continue;
             }
             print_memory(&found.info, &found.entry, Some(found.score))?;
@@ -222,7 +228,7 @@ impl List {
             left -= page.memories.len();
             for record in page.memories {
                 match self.json {
-                    true => say!("{}", record.entry().to_json()?),
+                    true => say!("{}", memory_json(record)?),
                     false => print_memory(&record.info, &record.entry(), None)?,
                 }
             }

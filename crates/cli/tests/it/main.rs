@@ -18,6 +18,7 @@ mod concurrent_open;
 mod crash;
 mod demo;
 mod disk_full;
+mod erase;
 mod io_error;
 mod key_search;
 mod ledger;

@@ -3,8 +3,8 @@
 use std::{path::Path, process::Command};
 
 use retain::{
-    Event, MemoryService as _, SessionService as _, SqliteMemoryService, SqliteSessionService,
-    memory::MemoryEntry,
+    Event, Json, MemoryService as _, SessionService as _, SqliteMemoryService,
+    SqliteSessionService, memory::MemoryEntry,
 };
 
 use crate::program::{RETAIN, uri};
@@ -75,7 +75,9 @@ async fn memory_commands_ingest_list_search_and_forget() {
         2
     );
     let json = memory(&["list", "--json", "--session", "tuesday"]).unwrap();
-    let entry = MemoryEntry::from_json(json.trim()).unwrap();
+    let record = Json::parse(json.trim()).unwrap();
+    assert_eq!(record["about"]["session"], "tuesday", "{record}");
+    let entry = MemoryEntry::from_json(&record["memory"].to_json().unwrap()).unwrap();
     assert_eq!(
         entry.content.text_concat(),
         "My\u{1b}[2J train\nuser: leaves at noon."
@@ -87,6 +89,12 @@ async fn memory_commands_ingest_list_search_and_forget() {
         "{found}"
     );
     assert!(!found.contains("low floors"), "{found}");
+    // The JSON has the whole record, with the score and its explanation, as the API returns it.
+    let json = memory(&["search", "--json", "which floor?"]).unwrap();
+    let hit = Json::parse(json.lines().next().unwrap()).unwrap();
+    assert!(hit["score"].as_f64().is_some_and(|score| score > 0.0));
+    assert_eq!(hit["explanation"]["words"][0]["word"], "floor", "{hit}");
+    assert_eq!(hit["about"]["position"].as_u64(), Some(1), "{hit}");
     let found = memory(&["search", "--session", "tuesday", "which floor?"]).unwrap();
     assert!(!found.contains("floors"), "{found}");
 

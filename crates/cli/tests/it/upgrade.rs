@@ -60,7 +60,7 @@ impl Store<'_> {
     }
 }
 
-const EXPORT: [&str; 3] = ["export", "--app", "assistant"];
+const EXPORT: [&str; 5] = ["export", "--app", "assistant", "--only", "sessions"];
 
 fn fixtures(kind: &str, extension: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/schema");

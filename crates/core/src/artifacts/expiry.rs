@@ -8,8 +8,16 @@ use async_trait::async_trait;
 use super::{
     names::USER_ARTIFACT_PREFIX,
     service::{ArtifactError, ArtifactKey, ArtifactService, ArtifactVersion},
+    store::ArtifactStore,
 };
-use crate::{content::Part, json::JsonMap, service::SessionLog, session::SessionKey};
+use crate::{
+    content::Part,
+    erase::{EraseReceipt, StoreLabel},
+    json::JsonMap,
+    origin::SessionOrigin,
+    service::SessionLog,
+    session::SessionKey,
+};
 
 /// An artifact service on another database than the sessions, or on a folder. The artifacts of a
 /// session are not found from the moment when the session expires, as in the sessions' database.
@@ -140,7 +148,25 @@ impl ArtifactService for ExpiringArtifacts {
         deleted.await
     }
 
-    async fn erase_user(&self, app_name: &str, user_id: &str) -> Result<u64, ArtifactError> {
+    async fn erase_user(
+        &self,
+        app_name: &str,
+        user_id: &str,
+    ) -> Result<EraseReceipt, ArtifactError> {
         self.artifacts.erase_user(app_name, user_id).await
+    }
+
+    fn for_session(&self, origin: SessionOrigin) -> Option<Arc<dyn ArtifactService>> {
+        let artifacts = self.artifacts.for_session(origin)?;
+        let sessions = Arc::clone(&self.sessions);
+        Some(Arc::new(ExpiringArtifacts::new(artifacts, sessions)))
+    }
+
+    fn artifact_store(&self) -> Option<Arc<dyn ArtifactStore>> {
+        self.artifacts.artifact_store()
+    }
+
+    fn store_label(&self) -> StoreLabel {
+        self.artifacts.store_label()
     }
 }

@@ -12,7 +12,9 @@ use super::{
 };
 use crate::{
     content::{Blob, Part},
+    erase::{EraseReceipt, StoreLabel},
     json::JsonMap,
+    origin::SessionOrigin,
     ports::{Clock, SystemClock},
     quota::{QuotaKind, QuotaMeter, Quotas, Usage},
     wire::Bytes,
@@ -37,6 +39,8 @@ pub struct StoreArtifactService<S> {
     clock: Arc<dyn Clock>,
     /// `None` without quotas.
     quotas: Option<Arc<QuotaMeter>>,
+    /// The session whose writes this service makes, if it is bound to one.
+    origin: Option<SessionOrigin>,
 }
 
 impl<S> Clone for StoreArtifactService<S> {
@@ -45,6 +49,7 @@ impl<S> Clone for StoreArtifactService<S> {
             store: Arc::clone(&self.store),
             clock: Arc::clone(&self.clock),
             quotas: self.quotas.clone(),
+            origin: self.origin.clone(),
         }
     }
 }
@@ -76,6 +81,7 @@ impl<S: ArtifactStore> StoreArtifactService<S> {
             store: Arc::new(store),
             clock: Arc::new(SystemClock),
             quotas: None,
+            origin: None,
         }
     }
 
@@ -110,7 +116,7 @@ impl<S: ArtifactStore> StoreArtifactService<S> {
         new: NewArtifact,
     ) -> Result<u64, ArtifactError> {
         let Some(meter) = &self.quotas else {
-            return self.store.put(address, new).await;
+            return self.write_version(address, new).await;
         };
         let wanted = Usage::default().with_artifact_bytes(self.store.stored_bytes(&new));
         let load = |user| self.count_bytes(&address.app, user);
@@ -121,7 +127,7 @@ impl<S: ArtifactStore> StoreArtifactService<S> {
             return Err(error.into());
         }
         reservation.begin_write();
-        let saved = self.store.put(address, new).await;
+        let saved = self.write_version(address, new).await;
         match &saved {
             Ok(_) => reservation.settle(wanted),
             // The outcome is unknown; the next load tells it.
@@ -144,6 +150,44 @@ impl<S: ArtifactStore> StoreArtifactService<S> {
 
     fn address(&self, key: &ArtifactKey) -> Result<ArtifactAddress, ArtifactError> {
         ArtifactAddress::from_key(key, self.store.naming())
+    }
+
+    /// Stores a version, for the session that this service is bound to, if any.
+    async fn write_version(
+        &self,
+        address: &ArtifactAddress,
+        new: NewArtifact,
+    ) -> Result<u64, ArtifactError> {
+        match &self.origin {
+            Some(origin) => self.put_for_session(origin, address, new).await,
+            None => self.store.put(address, new).await,
+        }
+    }
+
+    /// Saves a version for a session, unless the session no longer exists.
+    async fn put_for_session(
+        &self,
+        origin: &SessionOrigin,
+        address: &ArtifactAddress,
+        new: NewArtifact,
+    ) -> Result<u64, ArtifactError> {
+        loop {
+            let erasures = self.store.erasures().await?;
+            let exists = origin.exists().await;
+            let exists = exists.map_err(|error| ArtifactError::Store {
+                store: "the session service",
+                operation: "find the session of an artifact",
+                source: error.into(),
+            })?;
+            if !exists {
+                let key = origin.key().clone();
+                return Err(ArtifactError::SessionGone { key });
+            }
+            let put = self.store.put_unless_erased(address, new.clone(), erasures);
+            if let Some(version) = put.await? {
+                return Ok(version);
+            }
+        }
     }
 }
 
@@ -241,7 +285,11 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
         })
     }
 
-    async fn erase_user(&self, app_name: &str, user_id: &str) -> Result<u64, ArtifactError> {
+    async fn erase_user(
+        &self,
+        app_name: &str,
+        user_id: &str,
+    ) -> Result<EraseReceipt, ArtifactError> {
         // A user whose name is invalid for artifacts can still have sessions, so the erase must
         // succeed.
         match names::check_owner(app_name, user_id, self.store.naming()) {
@@ -250,7 +298,7 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
                 self.record_deletion(app_name, user_id);
                 erased
             }
-            Err(_) => Ok(0),
+            Err(_) => Ok(EraseReceipt::default()),
         }
     }
 
@@ -260,6 +308,20 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
         user_id: Option<&str>,
     ) -> Result<Option<u64>, ArtifactError> {
         self.store.usage(app_name, user_id).await.map(Some)
+    }
+
+    fn for_session(&self, origin: SessionOrigin) -> Option<Arc<dyn ArtifactService>> {
+        let mut bound = self.clone();
+        bound.origin = Some(origin);
+        Some(Arc::new(bound))
+    }
+
+    fn artifact_store(&self) -> Option<Arc<dyn ArtifactStore>> {
+        Some(self.shared_store())
+    }
+
+    fn store_label(&self) -> StoreLabel {
+        self.store.label()
     }
 }
 

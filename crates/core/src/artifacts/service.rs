@@ -1,15 +1,17 @@
 //! `ArtifactService`: the port to artifact storage, with ADK's methods.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 
-use super::names::USER_ARTIFACT_PREFIX;
+use super::{names::USER_ARTIFACT_PREFIX, store::ArtifactStore};
 use crate::{
     budget::OverBudget,
     content::Part,
+    erase::{EraseReceipt, StoreLabel},
     error::BoxError,
     json::JsonMap,
+    origin::SessionOrigin,
     quota::QuotaExceeded,
     session::SessionKey,
     wire::{wire_object, wire_text},
@@ -179,17 +181,38 @@ pub trait ArtifactService: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Erases all artifacts of a user in an app, including those of sessions that no longer exist,
-    /// and returns the number of versions. An interrupted erase can be repeated.
+    /// Erases all artifacts of a user in an app irrecoverably, including those of sessions that no
+    /// longer exist. An interrupted erase can be repeated.
     ///
     /// The default implementation fails and deletes nothing: it cannot list the artifacts of
     /// unknown sessions, and must not report a complete erase.
-    async fn erase_user(&self, _app_name: &str, _user_id: &str) -> Result<u64, ArtifactError> {
+    async fn erase_user(
+        &self,
+        _app_name: &str,
+        _user_id: &str,
+    ) -> Result<EraseReceipt, ArtifactError> {
         Err(ArtifactError::Store {
             store: "the artifact service",
             operation: "erase a user",
             source: "it does not implement `erase_user`".into(),
         })
+    }
+
+    /// Returns this service for writes on behalf of a session: they fail with
+    /// [`ArtifactError::SessionGone`] and store nothing once the session was deleted or its user was
+    /// erased. Returns `None` if the service does not support this.
+    fn for_session(&self, _origin: SessionOrigin) -> Option<Arc<dyn ArtifactService>> {
+        None
+    }
+
+    /// Returns the store behind this service, for exports and imports.
+    fn artifact_store(&self) -> Option<Arc<dyn ArtifactStore>> {
+        None
+    }
+
+    /// Names the store in receipts.
+    fn store_label(&self) -> StoreLabel {
+        StoreLabel::new("an artifact service")
     }
 }
 
@@ -221,6 +244,13 @@ pub enum ArtifactError {
     /// A quota of the user or the app is exceeded. Delete something, or raise the quota.
     #[error(transparent)]
     QuotaExceeded(#[from] QuotaExceeded),
+    /// The session that saves the artifact no longer exists: it was deleted, or its user was erased.
+    /// Nothing was stored.
+    #[error("session {key} no longer exists, so its artifact was not saved")]
+    SessionGone {
+        /// The session.
+        key: SessionKey,
+    },
     /// A stored version cannot be read. The data is corrupt or from a newer version.
     #[error("version {version} of artifact {address} cannot be read")]
     Corrupt {

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     content::Part,
+    erase::{EraseReceipt, StoreLabel},
     json::{Json, JsonMap},
 };
 
@@ -70,6 +71,28 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
             // Another writer has saved a version concurrently.
             put => Err(ArtifactError::other_version(version, put)),
         }
+    }
+
+    /// How often users were erased from this store. A later [`erase_user`](Self::erase_user) always
+    /// increases the number. A store that returns the default does not refuse late writes.
+    async fn erasures(&self) -> Result<u64, ArtifactError> {
+        Ok(0)
+    }
+
+    /// Like [`put`](Self::put), unless the number of [`erasures`](Self::erasures) differs: then it
+    /// stores nothing and returns `None`.
+    async fn put_unless_erased(
+        &self,
+        address: &ArtifactAddress,
+        new: NewArtifact,
+        _erasures: u64,
+    ) -> Result<Option<u64>, ArtifactError> {
+        self.put(address, new).await.map(Some)
+    }
+
+    /// Names the store in receipts.
+    fn label(&self) -> StoreLabel {
+        StoreLabel::new("an artifact store")
     }
 
     /// Loads a version, or the newest if `version` is `None`.
@@ -148,11 +171,11 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
         }
     }
 
-    /// Erases all artifacts of a user in an app, including those of sessions that no longer exist,
-    /// and returns the number of versions. An erase may be large, so it is not atomic; an
-    /// interrupted erase can be repeated. A store whose [`addresses`](Self::addresses) omits
-    /// artifacts must override this.
-    async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
+    /// Erases all artifacts of a user in an app irrecoverably, including those of sessions that no
+    /// longer exist: first increases the number of [`erasures`](Self::erasures), then deletes. An
+    /// erase may be large, so it is not atomic; an interrupted erase can be repeated. A store whose
+    /// [`addresses`](Self::addresses) omits artifacts must override this.
+    async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt, ArtifactError> {
         // Sorts before all artifacts of the user, because no artifact has an empty name.
         let mut after = ArtifactAddress {
             app: app.to_owned(),
@@ -161,7 +184,7 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
             name: String::new(),
             filename: String::new(),
         };
-        let mut erased = 0;
+        let mut erased = EraseReceipt::default();
         loop {
             let page = self.addresses(Some(&after), ERASE_PAGE).await?;
             let is_of_user =
@@ -170,7 +193,7 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
                 return Ok(erased);
             };
             for address in page.iter().take_while(is_of_user) {
-                erased += self.versions(address).await?.len() as u64;
+                erased.artifacts += self.versions(address).await?.len() as u64;
                 self.delete(address).await?;
             }
             after = last.clone();

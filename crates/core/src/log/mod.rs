@@ -30,6 +30,7 @@ use futures_util::stream;
 
 use crate::{
     check::Problem,
+    erase::{EraseReceipt, StoreLabel},
     error::{Result, SessionError},
     event::Event,
     events::Events,
@@ -46,8 +47,8 @@ use crate::{
     session::{GetSessionConfig, ListCursor, ListSessionsResponse, Session, SessionKey, Window},
     state::{ScopedDelta, State},
     store::{
-        AppendOutcome, Changes, EraseReceipt, EventLookup, FreeSpace, Head, LeaseUpdate,
-        ListFields, ListQuery, NewSession, ReadDetail, ScopedState, SessionStore, Snapshot,
+        AppendOutcome, Changes, EventLookup, FreeSpace, Head, LeaseUpdate, ListFields, ListQuery,
+        NewSession, ReadDetail, ScopedState, SessionStore, Snapshot,
     },
     store_rules::check_position,
     wire::to_stored_text,
@@ -575,6 +576,16 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
     async fn usage(&self, app_name: &str, user_id: Option<&str>) -> Result<Usage> {
         self.check_owner(app_name, user_id)?;
         self.store.usage(app_name, user_id).await
+    }
+
+    async fn session_exists(&self, key: &SessionKey, incarnation: u64) -> Result<bool> {
+        let (window, detail) = (Window::NONE, ReadDetail::EventsOnly);
+        let read = self.store.read(key, window, detail).await?;
+        Ok(read.is_some_and(|read| read.head.incarnation == incarnation))
+    }
+
+    fn store_label(&self) -> StoreLabel {
+        self.store.label()
     }
 
     async fn erase_user(&self, app_name: &str, user_id: &str) -> Result<EraseReceipt> {

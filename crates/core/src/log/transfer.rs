@@ -18,7 +18,7 @@ use crate::{
     service::{ExportScope, ImportReceipt, LineStream},
     session::{Origin, SessionKey, SessionMeta},
     store::{Head, ListFields, ListQuery, NewEvent, ScopedState, SessionStore},
-    transfer_store::{DraftId, LogHeader},
+    transfer_store::{DraftId, LogHeader, StateOwner},
 };
 
 /// Number of events imported at a time.
@@ -38,15 +38,20 @@ pub(super) fn export<S: SessionStore>(
             ExportScope::User { app, user } => list_keys(&service, app, Some(user)).await?,
             ExportScope::App { app } => list_keys(&service, app, None).await?,
         };
-        // Also export the shared state of a user who has no sessions.
-        let lone_user = match &scope {
-            ExportScope::User { app, user } if keys.is_empty() => Some((app, user)),
-            _ => None,
+        // Also export the shared state of users who have no sessions.
+        let lone_users = match &scope {
+            ExportScope::Session(_) => Vec::new(),
+            ExportScope::User { app, user } => vec![SessionKey::new(app, user, "")],
+            ExportScope::App { app } => list_state_owners(&service, app).await?,
         };
-        let lone_user = lone_user.map(|(app, user)| SessionKey::new(app, user, ""));
+        let has_sessions: HashSet<&str> = keys.iter().map(|key| key.user.as_str()).collect();
+        let lone_users = lone_users.into_iter();
+        let lone_users: Vec<SessionKey> = lone_users
+            .filter(|key| !has_sessions.contains(key.user.as_str()))
+            .collect();
         let must_exist = matches!(scope, ExportScope::Session(_));
         let mut users = HashSet::new();
-        let for_lone_user = service.clone();
+        let for_lone_users = service.clone();
         let parts = keys.into_iter().map(move |key| {
             let shared = users.insert(key.user.clone()).then(|| key.clone());
             let (for_shared, for_session) = (service.clone(), service.clone());
@@ -54,19 +59,11 @@ pub(super) fn export<S: SessionStore>(
             let shared = shared.then(move |key| shared_line(for_shared.clone(), key));
             shared.chain(session_lines(for_session, key, must_exist))
         });
-        let lone_user = match lone_user {
-            Some(key)
-                if !for_lone_user
-                    .store
-                    .shared_state(&key.app, Some(&key.user))
-                    .await?
-                    .is_empty() =>
-            {
-                Some(shared_line(for_lone_user, key).await)
-            }
-            _ => None,
-        };
-        Ok::<_, SessionError>(stream::iter(lone_user).chain(stream::iter(parts).flatten()))
+        let lone_users = stream::iter(lone_users).filter_map(move |key| {
+            let service = for_lone_users.clone();
+            async move { lone_user_line(service, key).await.transpose() }
+        });
+        Ok::<_, SessionError>(lone_users.chain(stream::iter(parts).flatten()))
     });
     Box::pin(lines.try_flatten())
 }
@@ -83,6 +80,40 @@ async fn list_keys<S: SessionStore>(
     let mut keys: Vec<_> = found.sessions.iter().map(SessionMeta::key).collect();
     keys.sort();
     Ok(keys)
+}
+
+/// Lists the users of an app who have state, as addresses without a session id.
+async fn list_state_owners<S: SessionStore>(
+    service: &StoreSessionService<S>,
+    app: &str,
+) -> Result<Vec<SessionKey>> {
+    let (store, mut users) = (service.store.transfer()?, Vec::new());
+    let mut after = StateOwner::app(app);
+    loop {
+        let mut page = store.state_owners(Some(&after), STEP).await?;
+        page.retain(|owner| owner.app == app);
+        let Some(last) = page.last().cloned() else {
+            return Ok(users);
+        };
+        after = last;
+        let page = page.into_iter().filter_map(|owner| owner.user);
+        users.extend(page.map(|user| SessionKey::new(app, user, "")));
+    }
+}
+
+/// Returns the shared state of a user without sessions, if there is any.
+async fn lone_user_line<S: SessionStore>(
+    service: StoreSessionService<S>,
+    key: SessionKey,
+) -> Result<Option<String>> {
+    let keys = service
+        .store
+        .shared_state(&key.app, Some(&key.user))
+        .await?;
+    match keys.is_empty() {
+        true => Ok(None),
+        false => shared_line(service, key).await.map(Some),
+    }
 }
 
 async fn load_header<S: SessionStore>(

@@ -4,10 +4,16 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 
-use super::{MemoryEntry, SearchMemoryResponse};
+use super::{MemoryEntry, MemoryStore, SearchMemoryResponse};
 use crate::{
-    budget::OverBudget, error::BoxError, event::Event, json::JsonMap, quota::QuotaExceeded,
-    session::Session,
+    budget::OverBudget,
+    erase::{EraseReceipt, StoreLabel},
+    error::BoxError,
+    event::Event,
+    json::JsonMap,
+    origin::SessionOrigin,
+    quota::QuotaExceeded,
+    session::{Session, SessionKey},
 };
 
 /// Long-term memory of a user's conversations.
@@ -78,6 +84,35 @@ pub trait MemoryService: fmt::Debug + Send + Sync + 'static {
     ) -> Result<(), MemoryError> {
         Err(MemoryError::unsupported("delete_memory"))
     }
+
+    /// Erases all memories of a user irrecoverably, with the hashes of forgotten ones.
+    async fn erase_user(
+        &self,
+        _app_name: &str,
+        _user_id: &str,
+    ) -> Result<EraseReceipt, MemoryError> {
+        Err(MemoryError::unsupported("erase_user"))
+    }
+
+    /// Drops what this process has cached of a user who was erased from the store.
+    fn evict_user(&self, _app_name: &str, _user_id: &str) {}
+
+    /// Returns this service for writes on behalf of a session: they fail with
+    /// [`MemoryError::SessionGone`] and store nothing once the session was deleted or its user was
+    /// erased. Returns `None` if the service does not support this.
+    fn for_session(&self, _origin: SessionOrigin) -> Option<Arc<dyn MemoryService>> {
+        None
+    }
+
+    /// Returns the store behind this service, for exports and imports.
+    fn memory_store(&self) -> Option<Arc<dyn MemoryStore>> {
+        None
+    }
+
+    /// Names the store in receipts.
+    fn store_label(&self) -> StoreLabel {
+        StoreLabel::new("a memory service")
+    }
 }
 
 /// Why a memory operation failed, grouped by what the caller can do next.
@@ -114,6 +149,13 @@ pub enum MemoryError {
     /// A quota of the user or the app is exceeded. Forget something, or raise the quota.
     #[error(transparent)]
     QuotaExceeded(#[from] QuotaExceeded),
+    /// The session that the memories come from no longer exists: it was deleted, or its user was
+    /// erased. Nothing was stored.
+    #[error("session {key} no longer exists, so its memories were not stored")]
+    SessionGone {
+        /// The session.
+        key: SessionKey,
+    },
     /// A stored memory cannot be read. The data is corrupt or from a newer version.
     #[error("memory {id:?} cannot be read")]
     Corrupt {

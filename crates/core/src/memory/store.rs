@@ -15,7 +15,11 @@ use super::{
     restore::MemoryRestore,
     service::MemoryError,
 };
-use crate::{content::Content, json::JsonMap};
+use crate::{
+    content::Content,
+    erase::{EraseReceipt, StoreLabel},
+    json::JsonMap,
+};
 
 /// The result of an ingest, as numbers of memories.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -173,8 +177,33 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
     /// [`mark`](Self::mark), in every process.
     async fn add(&self, batch: Arc<MemoryBatch>) -> Result<IngestReceipt, MemoryError>;
 
-    /// Returns the body hashes of the memories with these ids in this session; `None` for a missing
-    /// memory.
+    /// How often users were erased from this store. A later [`erase_user`](Self::erase_user) always
+    /// increases the number. A store that returns the default does not refuse late writes.
+    async fn erasures(&self) -> Result<u64, MemoryError> {
+        Ok(0)
+    }
+
+    /// Like [`add`](Self::add), unless the number of [`erasures`](Self::erasures) differs: then it
+    /// stores nothing and returns `None`. The comparison is part of the transaction.
+    async fn add_unless_erased(
+        &self,
+        batch: Arc<MemoryBatch>,
+        _erasures: u64,
+    ) -> Result<Option<IngestReceipt>, MemoryError> {
+        self.add(batch).await.map(Some)
+    }
+
+    /// Erases the scope irrecoverably, with vectors and tombstones: first increases the number of
+    /// [`erasures`](Self::erasures), then deletes. No deleted byte stays in a file of the store. An
+    /// erase may be large, so it may take several transactions; an interrupted erase can be repeated.
+    async fn erase_user(&self, scope: &MemoryScope) -> Result<EraseReceipt, MemoryError>;
+
+    /// Names the store in receipts.
+    fn label(&self) -> StoreLabel {
+        StoreLabel::new("a memory store")
+    }
+
+    /// Returns the body hashes of the memories with these ids in this session; `None` for a missing memory.
     async fn body_hashes(
         &self,
         scope: &MemoryScope,

@@ -282,7 +282,7 @@ fn convert_address(
 }
 
 /// Returns the key with which a caller would address the artifact.
-fn artifact_key(address: &ArtifactAddress) -> ArtifactKey {
+pub(crate) fn artifact_key(address: &ArtifactAddress) -> ArtifactKey {
     let has_prefix = address.filename.starts_with(USER_ARTIFACT_PREFIX);
     let filename = match address.session.is_none() && !has_prefix {
         true => format!("{USER_ARTIFACT_PREFIX}{}", address.filename),

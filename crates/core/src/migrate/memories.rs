@@ -17,8 +17,9 @@ use super::{
     survey::SideSurvey,
 };
 use crate::memory::{
-    MemoryKind, MemoryRecord, MemoryRestore, MemoryRows, MemoryScope, MemoryStatistics,
-    MemoryStore, MemoryVector, NewMemory, PreparedMemory, SourceMemory, Tombstone,
+    MemoryError, MemoryKind, MemoryRecord, MemoryRestore, MemoryRows, MemoryScope,
+    MemoryStatistics, MemoryStore, MemoryVector, NewMemory, PreparedMemory, SourceMemory,
+    Tombstone,
 };
 
 #[derive(Debug)]
@@ -69,31 +70,18 @@ impl Memories {
         seq: u64,
         limit: usize,
     ) -> Result<Vec<HashedMemory>> {
-        let store = self.stores.at(side);
-        let rows = MemoryRows::After { seq, limit };
-        let rows = store.rows(scope, rows, true).await;
-        let rows = rows.map_err(failed(name_of(scope)))?;
-        let mut by_session: HashMap<Option<&str>, Vec<usize>> = HashMap::new();
-        for (index, row) in rows.iter().enumerate() {
-            let session = row.info.session.as_deref();
-            by_session.entry(session).or_default().push(index);
-        }
-        let mut hashes = vec![0; rows.len()];
-        for (session, indexes) in by_session {
-            let ids: Vec<String> = indexes.iter().map(|at| rows[*at].info.id.clone()).collect();
-            let found = store.body_hashes(scope, session, &ids).await;
-            let found = found.map_err(failed(name_of(scope)))?;
-            for (index, hash) in indexes.into_iter().zip(found) {
-                let deleted = || {
-                    format!(
-                        "memory {:?} was deleted during the migration",
-                        rows[index].info.id
-                    )
-                };
-                hashes[index] = hash.ok_or_else(|| failed(name_of(scope))(deleted()))?;
+        let store = &**self.stores.at(side);
+        let rows = read_hashed_memories(store, scope, seq, limit).await;
+        let rows = rows.map_err(failed(name_of(scope)))?.into_iter();
+        let rows = rows.map(|(row, hash)| {
+            let id = &row.info.id;
+            let deleted = || format!("memory {id:?} was deleted during the migration");
+            match hash {
+                Some(hash) => Ok((row, hash)),
+                None => Err(failed(name_of(scope))(deleted())),
             }
-        }
-        Ok(rows.into_iter().zip(hashes).collect())
+        });
+        rows.collect()
     }
 
     /// Compares the target's memories with as many memories from the beginning of the source.
@@ -255,6 +243,32 @@ impl Memories {
             self.stores.observer.advance(source.len() as u64);
         }
     }
+}
+
+/// Reads memories after a number with the hashes of their bodies as ingested; the hash of a memory
+/// that was deleted meanwhile is `None`.
+pub(crate) async fn read_hashed_memories(
+    store: &dyn MemoryStore,
+    scope: &MemoryScope,
+    seq: u64,
+    limit: usize,
+) -> Result<Vec<(MemoryRecord, Option<u64>)>, MemoryError> {
+    let rows = MemoryRows::After { seq, limit };
+    let rows = store.rows(scope, rows, true).await?;
+    let mut by_session: HashMap<Option<&str>, Vec<usize>> = HashMap::new();
+    for (index, row) in rows.iter().enumerate() {
+        let session = row.info.session.as_deref();
+        by_session.entry(session).or_default().push(index);
+    }
+    let mut hashes = vec![None; rows.len()];
+    for (session, indexes) in by_session {
+        let ids: Vec<String> = indexes.iter().map(|at| rows[*at].info.id.clone()).collect();
+        let found = store.body_hashes(scope, session, &ids).await?;
+        for (index, hash) in indexes.into_iter().zip(found) {
+            hashes[index] = hash;
+        }
+    }
+    Ok(rows.into_iter().zip(hashes).collect())
 }
 
 fn name_of(scope: &MemoryScope) -> String {

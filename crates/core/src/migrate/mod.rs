@@ -26,12 +26,16 @@ use crate::{
     ports::{Clock, SystemClock},
     transfer_store::TransferStore,
 };
+pub(crate) use artifacts::artifact_key;
 use compare::HashPair;
+pub(crate) use compare::hex;
+pub(crate) use memories::read_hashed_memories;
 pub use outcome::{
     MigrationCounts, MigrationError, MigrationObserver, MigrationPhase, MigrationReport,
     MigrationSurvey, NoObserver,
 };
 use outcome::{Result, failed};
+pub(crate) use steps::BatchSize;
 use survey::SideSurvey;
 
 /// One side of a migration: a store for each kind of data. `None` means that the side has no such

@@ -67,7 +67,7 @@ pub(super) fn pages<'a, T: Clone + Send + 'a>(
 
 /// An adaptive batch size that keeps batches fast and small in memory.
 #[derive(Debug)]
-pub(super) struct BatchSize {
+pub(crate) struct BatchSize {
     step: usize,
 }
 
@@ -77,16 +77,16 @@ impl BatchSize {
     const STEP_MAX: usize = 512;
 
     /// Starts small, because the record size is unknown.
-    pub(super) fn new() -> BatchSize {
+    pub(crate) fn new() -> BatchSize {
         BatchSize { step: 8 }
     }
 
-    pub(super) fn step(&self) -> usize {
+    pub(crate) fn step(&self) -> usize {
         self.step
     }
 
     /// Adapts to the size of the last batch.
-    pub(super) fn adapt(&mut self, records: usize, bytes: usize) {
+    pub(crate) fn adapt(&mut self, records: usize, bytes: usize) {
         if let Some(size) = bytes.checked_div(records) {
             let fitting = BatchSize::BYTES / size.max(1);
             let max = (self.step * 4).min(BatchSize::STEP_MAX);

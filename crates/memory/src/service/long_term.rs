@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use retain_core::{
     Event, Forget, ForgetReceipt, IngestReceipt, MemoryEntry, MemoryError, MemoryRecord,
-    MemoryService, MemoryStatistics, MemoryStore, MemoryUpdate, Session,
+    MemoryService, MemoryStatistics, MemoryStore, MemoryUpdate, Session, SessionOrigin,
 };
 
 use super::{
@@ -94,6 +94,10 @@ pub trait LongTermMemory: MemoryService {
 
     /// Counts the memories of an app or of one of its users.
     async fn usage(&self, app_name: &str, user_id: Option<&str>) -> Result<u64, MemoryError>;
+
+    /// Returns this service for writes on behalf of a session, as
+    /// [`MemoryService::for_session`] does.
+    fn long_term_for_session(&self, origin: SessionOrigin) -> Arc<dyn LongTermMemory>;
 }
 
 /// Each method calls the inherent method of the same name, which takes precedence over the trait
@@ -187,5 +191,9 @@ impl<S: MemoryStore> LongTermMemory for StoreMemoryService<S> {
 
     async fn usage(&self, app_name: &str, user_id: Option<&str>) -> Result<u64, MemoryError> {
         self.usage(app_name, user_id).await
+    }
+
+    fn long_term_for_session(&self, origin: SessionOrigin) -> Arc<dyn LongTermMemory> {
+        Arc::new(self.bound_to(origin))
     }
 }

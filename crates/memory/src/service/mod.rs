@@ -10,6 +10,7 @@ pub(crate) mod embedding;
 mod ingest;
 mod long_term;
 mod options;
+mod origin;
 mod search;
 pub(crate) mod text;
 mod view;
@@ -27,11 +28,12 @@ use std::{
 
 use async_trait::async_trait;
 use retain_core::{
-    Clock, Embedder, Event, Forget, ForgetReceipt, Ids, IngestReceipt, JsonMap, Limits,
-    MemoryBatch, MemoryEdit, MemoryEntry, MemoryError, MemoryKind, MemoryLimits, MemoryRecord,
-    MemoryRows, MemoryScope, MemoryService, MemoryStatistics, MemoryStore, MemoryUpdate, NewMemory,
-    PreparedMemory, QuotaKind, QuotaMeter, Quotas, RandomIds, RepeatPolicy, SearchMemoryResponse,
-    Session, SystemClock, Usage, budget::ByteBudget,
+    Clock, Embedder, EraseReceipt, Event, Forget, ForgetReceipt, Ids, IngestReceipt, JsonMap,
+    Limits, MemoryBatch, MemoryEdit, MemoryEntry, MemoryError, MemoryKind, MemoryLimits,
+    MemoryRecord, MemoryRows, MemoryScope, MemoryService, MemoryStatistics, MemoryStore,
+    MemoryUpdate, NewMemory, PreparedMemory, QuotaKind, QuotaMeter, Quotas, RandomIds,
+    RepeatPolicy, SearchMemoryResponse, Session, SessionOrigin, StoreLabel, SystemClock, Usage,
+    budget::ByteBudget,
 };
 
 use crate::{MemoryQuery, index::Language};
@@ -90,6 +92,8 @@ pub struct StoreMemoryService<S> {
     embedder: Option<Arc<dyn Embedder>>,
     embedding: Arc<EmbeddingTasks>,
     views: Arc<Views>,
+    /// The session on whose behalf this service writes, if it is bound to one.
+    origin: Option<SessionOrigin>,
     /// When expired memories were last deleted, in microseconds.
     last_sweep_us: Arc<AtomicI64>,
     /// When the indexes of erased users were last evicted, in microseconds.
@@ -112,6 +116,7 @@ impl<S> Clone for StoreMemoryService<S> {
             embedder: self.embedder.clone(),
             embedding: Arc::clone(&self.embedding),
             views: Arc::clone(&self.views),
+            origin: self.origin.clone(),
             last_sweep_us: Arc::clone(&self.last_sweep_us),
             last_eviction_us: Arc::clone(&self.last_eviction_us),
         }
@@ -142,6 +147,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             embedder: None,
             embedding: Arc::default(),
             views: Views::new(CACHE_BYTES, &ByteBudget::default()),
+            origin: None,
             last_sweep_us: Arc::new(AtomicI64::new(i64::MIN)),
             last_eviction_us: Arc::new(AtomicI64::new(i64::MIN)),
         }
@@ -489,7 +495,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         batch: &mut MemoryBatch,
     ) -> Result<IngestReceipt, MemoryError> {
         let Some(meter) = &self.app_meter else {
-            return self.store.add(Arc::new(batch.clone())).await;
+            return self.write_batch(Arc::new(batch.clone())).await;
         };
         let MemoryScope { app, user } = batch.scope.clone();
         let wanted = Usage::default().with_memories(batch.memories.len() as u64);
@@ -498,7 +504,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         let mut reservation = reserved.await?;
         batch.rooms = reservation.rooms().to_vec();
         reservation.begin_write();
-        let added = self.store.add(Arc::new(batch.clone())).await;
+        let added = self.write_batch(Arc::new(batch.clone())).await;
         match &added {
             Ok(receipt) => reservation.settle(Usage::default().with_memories(receipt.added)),
             // The outcome is unknown; the next load tells it.
@@ -715,6 +721,31 @@ impl<S: MemoryStore> MemoryService for StoreMemoryService<S> {
         };
         let ids = Forget::Ids(vec![id.to_owned()]);
         self.forget(app_name, user_id, ids).await.map(drop)
+    }
+
+    async fn erase_user(&self, app_name: &str, user_id: &str) -> Result<EraseReceipt, MemoryError> {
+        let scope = scope_to_read(app_name, user_id)?;
+        let erased = self.store.erase_user(&scope).await;
+        self.record_deletion(Some(&scope));
+        // Evict after the deletion: a concurrent search may have cached entries that still existed.
+        self.views.evict(&scope);
+        erased
+    }
+
+    fn evict_user(&self, app_name: &str, user_id: &str) {
+        self.views.evict(&MemoryScope::new(app_name, user_id));
+    }
+
+    fn for_session(&self, origin: SessionOrigin) -> Option<Arc<dyn MemoryService>> {
+        Some(Arc::new(self.bound_to(origin)))
+    }
+
+    fn memory_store(&self) -> Option<Arc<dyn MemoryStore>> {
+        Some(self.shared_store())
+    }
+
+    fn store_label(&self) -> StoreLabel {
+        self.store.label()
     }
 }
 

@@ -24,7 +24,7 @@ use std::{
 use futures_util::FutureExt as _;
 use retain_core::{
     ArtifactService, BoxError, Clock, Content, Ids, MemoryError, MemoryService, Session,
-    SessionError, SessionKey, SessionLog, SessionService, SessionWork, Window,
+    SessionError, SessionKey, SessionLog, SessionOrigin, SessionService, SessionWork, Window,
 };
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
@@ -313,6 +313,27 @@ impl Runner {
         self.inner.active_runs.count()
     }
 
+    /// Cancels the active runs of a user, because the user is about to be erased.
+    pub fn cancel_user(&self, user_id: &str) {
+        self.inner.active_runs.cancel_user(user_id);
+    }
+
+    /// Drops the cached sessions of a user who was erased.
+    pub fn evict_user(&self, user_id: &str) {
+        self.inner.session_cache.evict_user(user_id);
+    }
+
+    /// Drops the cached sessions that no longer exist, for example because another process has erased
+    /// their user.
+    pub async fn evict_deleted_sessions(&self) -> Result<()> {
+        for (key, incarnation) in self.inner.session_cache.incarnations() {
+            if !self.inner.log.session_exists(&key, incarnation).await? {
+                self.inner.session_cache.evict(&key);
+            }
+        }
+        Ok(())
+    }
+
     /// Waits for pending summaries and ingestions, closes toolsets and plugins, and flushes the
     /// session service.
     pub async fn close(&self) -> Result<()> {
@@ -351,6 +372,20 @@ impl Runner {
 }
 
 impl Inner {
+    /// Returns the memory service for writes on behalf of a session.
+    fn memory_for(&self, origin: Option<&SessionOrigin>) -> Option<Arc<dyn MemoryService>> {
+        let memory = self.memory.as_ref()?;
+        let bound = origin.and_then(|origin| memory.for_session(origin.clone()));
+        Some(bound.unwrap_or_else(|| Arc::clone(memory)))
+    }
+
+    /// Returns the artifact service for writes on behalf of a session.
+    fn artifacts_for(&self, origin: Option<&SessionOrigin>) -> Option<Arc<dyn ArtifactService>> {
+        let artifacts = self.artifacts.as_ref()?;
+        let bound = origin.and_then(|origin| artifacts.for_session(origin.clone()));
+        Some(bound.unwrap_or_else(|| Arc::clone(artifacts)))
+    }
+
     /// Reads the session with the events of `window`.
     async fn read_session(
         &self,

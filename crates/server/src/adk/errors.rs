@@ -140,6 +140,7 @@ impl From<ArtifactError> for AdkError {
             E::OverBudget(error) => return (*error).into(),
             E::QuotaExceeded(exceeded) => quota_status(exceeded.kind),
             E::NoService => StatusCode::NOT_IMPLEMENTED,
+            E::SessionGone { .. } => StatusCode::NOT_FOUND,
             // The other variants: `Corrupt` and `Store`.
             _ => return AdkError::internal(&error),
         };
@@ -157,6 +158,7 @@ impl From<MemoryError> for AdkError {
             E::OverBudget(error) => return (*error).into(),
             E::QuotaExceeded(exceeded) => quota_status(exceeded.kind),
             E::Unsupported { .. } => StatusCode::NOT_IMPLEMENTED,
+            E::SessionGone { .. } => StatusCode::NOT_FOUND,
             error if is_full(error) => StatusCode::INSUFFICIENT_STORAGE,
             // The other variants: `Corrupt` and `Backend`.
             _ => return AdkError::internal(&error),

@@ -29,7 +29,7 @@ async fn add_session(
     let body = bodies::read(request, &BODY).await?;
     let session = body.required_text("sessionId")?;
     let session = sessions::find(&server, &app, &user, &session).await?;
-    let memory = &server.services.memory;
+    let memory = server.services.memory_for(&session);
     memory.add_session_to_memory(&session).await?;
     Ok(null_response())
 }

@@ -22,6 +22,7 @@ mod sessions;
 mod shapes;
 mod state;
 mod tail;
+mod texts;
 mod transfer;
 mod usage;
 
@@ -29,6 +30,7 @@ use axum::{handler::Handler, middleware::from_fn};
 pub use openapi::openapi_json;
 use operation::Operation;
 pub(crate) use problem::{is_full, quota_status, refusal, refusals_as_problems};
+pub use texts::{erase_report_json, memory_hit_json, memory_json};
 
 use crate::{
     routes::{Access, Routes},

@@ -8,8 +8,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use retain_core::{
-    ArtifactError, Conflict, Json, JsonMap, MemoryError, QuotaExceeded, QuotaKind, SessionError,
-    budget::OverBudget,
+    ArtifactError, Conflict, EraseError, Json, JsonMap, MemoryError, QuotaExceeded, QuotaKind,
+    SessionError, budget::OverBudget,
 };
 
 use crate::failures::log_failure;
@@ -233,6 +233,17 @@ fn artifact_not_restored(
     Problem::new(status, "artifact_not_restored", detail).with("filename", filename)
 }
 
+impl From<EraseError> for Problem {
+    fn from(error: EraseError) -> Problem {
+        match error {
+            EraseError::Sessions(error) => error.into(),
+            EraseError::Memory(error) => error.into(),
+            EraseError::Artifacts(error) => error.into(),
+            error => Problem::unmapped(&error),
+        }
+    }
+}
+
 impl From<MemoryError> for Problem {
     fn from(error: MemoryError) -> Problem {
         let detail = error.to_string();
@@ -250,6 +261,7 @@ impl From<MemoryError> for Problem {
             }
             MemoryError::OverBudget(error) => error.into(),
             MemoryError::QuotaExceeded(exceeded) => quota_exceeded(&exceeded),
+            MemoryError::SessionGone { .. } => Problem::not_found("session_not_found", detail),
             error @ MemoryError::Corrupt { .. } => {
                 log_cause(&error);
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "corrupt", detail)
@@ -281,6 +293,7 @@ impl From<ArtifactError> for Problem {
             }
             ArtifactError::OverBudget(error) => error.into(),
             ArtifactError::QuotaExceeded(exceeded) => quota_exceeded(&exceeded),
+            ArtifactError::SessionGone { .. } => Problem::not_found("session_not_found", detail),
             error @ ArtifactError::Corrupt { .. } => {
                 log_cause(&error);
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "corrupt", detail)

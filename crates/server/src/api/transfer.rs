@@ -8,28 +8,35 @@ use axum::{
 };
 use futures_core::Stream;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use retain_core::{ExportScope, LineStream, SessionError};
+use retain_core::{Archive, ArchiveKinds, ExportScope, LineStream, SessionError};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
     Api,
     body::{media_type, ok, unsupported_media_type},
+    caller::RequestCaller,
     operation::{self, Operation},
     path::{AppPath, SessionPath, UserPath},
     problem::Problem,
-    query::Params,
+    query::{Kind, Param, Params},
 };
 use crate::{failures::log_failure, guard::Scope, routes::Access, services::Shared};
 
 const NDJSON: &str = "application/x-ndjson";
 
-/// Maximum length of an imported line. A line has one event or one initial state, whose default
-/// size limits keep every exported line shorter.
+/// Maximum length of an imported line. Events, states and memories are shorter. The line of an artifact
+/// can be longer: import it with `retain import`.
 const LINE_BYTES: usize = 80 * 1024 * 1024;
 
 /// Size from which a chunk is sent. Lines that are ready together are sent together.
 const CHUNK_BYTES: usize = 32 * 1024;
+
+const ONLY: Param = Param::new(
+    "only",
+    Kind::Text,
+    "Kinds of data, separated by commas: sessions, memories, artifacts (default: all that the services support).",
+);
 
 pub(super) fn routes(api: Api) -> Api {
     const SESSION: &str = "/api/v1/apps/{app}/users/{user}/sessions/{session}/export";
@@ -42,26 +49,28 @@ pub(super) fn routes(api: Api) -> Api {
         Method::GET,
         SESSION,
         "exportSession",
-        "Export a session without loss",
+        "Export a session, the memories that come from it and its artifacts, without loss",
     );
     let user = Operation::new(
         Method::GET,
         USER,
         "exportUser",
-        "Export all sessions of a user",
+        "Export all sessions, memories and artifacts of a user",
     );
     let app = Operation::new(
         Method::GET,
         APP,
         "exportApp",
-        "Export all sessions of an app",
+        "Export all sessions, memories and artifacts of an app",
     );
     let import_it = Operation::new(
         Method::POST,
         IMPORT,
         "importSessions",
-        "Import an export; each session is imported completely or not at all",
+        "Import an export; each session, memory and artifact version is imported completely or not at all",
     );
+    let [session, user, app, import_it] =
+        [session, user, app, import_it].map(|operation| operation.query(&[ONLY]));
     let import_it = import_it
         .takes_body(lines)
         .answers::<ImportReceiptBody>(200)
@@ -84,39 +93,107 @@ struct ImportReceiptBody {
     sessions: u64,
     /// Number of events.
     events: u64,
+    /// Number of memories.
+    memories: u64,
+    /// Number of hashes of forgotten memories.
+    tombstones: u64,
+    /// Number of artifact versions.
+    artifacts: u64,
 }
 
 async fn export_session(
     State(server): State<Shared>,
     SessionPath(key): SessionPath,
+    caller: RequestCaller,
     params: Params,
 ) -> Result<Response, Problem> {
-    params.only(&[])?;
-    export(&server, ExportScope::Session(key)).await
+    export(&server, &caller, ExportScope::Session(key), kinds(params)?).await
 }
 
 async fn export_user(
     State(server): State<Shared>,
     UserPath { app, user }: UserPath,
+    caller: RequestCaller,
     params: Params,
 ) -> Result<Response, Problem> {
-    params.only(&[])?;
-    export(&server, ExportScope::User { app, user }).await
+    export(
+        &server,
+        &caller,
+        ExportScope::User { app, user },
+        kinds(params)?,
+    )
+    .await
 }
 
 async fn export_app(
     State(server): State<Shared>,
     AppPath(app): AppPath,
+    caller: RequestCaller,
     params: Params,
 ) -> Result<Response, Problem> {
-    params.only(&[])?;
-    export(&server, ExportScope::App { app }).await
+    export(&server, &caller, ExportScope::App { app }, kinds(params)?).await
 }
 
-/// Exports sessions. Waits for the first line, so that an immediate failure sets the status. A
+fn archive(server: &Shared) -> Archive {
+    let services = &server.services;
+    Archive::new(
+        services.sessions.clone(),
+        &*services.memory,
+        &*services.artifacts,
+    )
+}
+
+/// Returns the kinds that the services can export.
+fn supported_kinds(server: &Shared) -> ArchiveKinds {
+    let services = &server.services;
+    let mut kinds = ArchiveKinds::ALL;
+    kinds.memories = services.memory.memory_store().is_some();
+    kinds.artifacts = services.artifacts.artifact_store().is_some();
+    kinds
+}
+
+/// Returns the kinds that the request selects, if it selects any.
+fn kinds(params: Params) -> Result<Option<ArchiveKinds>, Problem> {
+    let params = params.only(&[ONLY])?;
+    let Some(names) = params.text(&ONLY) else {
+        return Ok(None);
+    };
+    let kinds = ArchiveKinds::from_names(names.split(',')).map_err(|name| {
+        let expected = ArchiveKinds::NAMES.join(", ");
+        let reason = format!("has the unknown kind {name:?}; expected {expected}");
+        Problem::invalid_parameter(ONLY.name, reason)
+    })?;
+    Ok(Some(kinds))
+}
+
+/// Fails if a service cannot export a selected kind.
+fn check_supported(kinds: ArchiveKinds, supported: ArchiveKinds) -> Result<(), Problem> {
+    let unsupported = |kind: &str| {
+        let detail = format!("the services of this server cannot export {kind}; see `only`");
+        Err(Problem::unsupported(detail))
+    };
+    match kinds {
+        _ if kinds.memories && !supported.memories => unsupported("memories"),
+        _ if kinds.artifacts && !supported.artifacts => unsupported("artifacts"),
+        _ => Ok(()),
+    }
+}
+
+/// Exports data. Waits for the first line, so that an immediate failure sets the status. A
 /// later failure aborts the response: half an export must not look complete.
-async fn export(server: &Shared, scope: ExportScope) -> Result<Response, Problem> {
-    let mut lines = server.services.sessions.export(scope);
+async fn export(
+    server: &Shared,
+    caller: &RequestCaller,
+    scope: ExportScope,
+    kinds: Option<ArchiveKinds>,
+) -> Result<Response, Problem> {
+    let supported = supported_kinds(server);
+    let kinds = kinds.unwrap_or(supported);
+    check_supported(kinds, supported)?;
+    if kinds.memories {
+        caller.0.check_scope(Scope::MemoryRead)?;
+    }
+    let mut lines = archive(server).export(scope, kinds);
     let first = lines.next().await.transpose()?;
     let lines = stream::iter(first.map(Ok)).chain(lines);
     let pieces = stream::try_unfold(Box::pin(lines), |mut lines| async move {
@@ -151,16 +228,19 @@ async fn import(
     params: Params,
     request: Request,
 ) -> Result<Response, Problem> {
-    params.only(&[])?;
+    let kinds = kinds(params)?.unwrap_or(ArchiveKinds::ALL);
     let media_type = media_type(request.headers());
     if ![NDJSON, "application/jsonl", "application/ndjson"].contains(&media_type.as_str()) {
         return Err(unsupported_media_type(&media_type, NDJSON));
     }
     let lines = split_lines(request.into_body().into_data_stream());
-    let receipt = server.services.sessions.import(lines).await?;
+    let receipt = archive(&server).import(lines, kinds).await?;
     ok(&ImportReceiptBody {
         sessions: receipt.sessions,
         events: receipt.events,
+        memories: receipt.memories,
+        tombstones: receipt.tombstones,
+        artifacts: receipt.artifacts,
     })
 }
 

@@ -8,8 +8,8 @@ use std::{
 
 use async_trait::async_trait;
 use retain_core::{
-    ArtifactAddress, ArtifactError, ArtifactNaming, ArtifactStore, ArtifactVersion, NewArtifact,
-    StoreArtifactService, StoredArtifact, store_rules::artifact_reference,
+    ArtifactAddress, ArtifactError, ArtifactNaming, ArtifactStore, ArtifactVersion, EraseReceipt,
+    NewArtifact, StoreArtifactService, StoreLabel, StoredArtifact, store_rules::artifact_reference,
 };
 
 /// Artifacts in memory, lost when the process ends.
@@ -29,7 +29,25 @@ pub type InMemoryArtifactService = StoreArtifactService<InMemoryArtifactStore>;
 /// The store behind [`InMemoryArtifactService`]. Clones share the artifacts.
 #[derive(Debug, Clone, Default)]
 pub struct InMemoryArtifactStore {
-    artifacts: Arc<Mutex<BTreeMap<AddressKey, Vec<ArtifactEntry>>>>,
+    tables: Arc<Mutex<ArtifactTables>>,
+}
+
+#[derive(Debug, Default)]
+struct ArtifactTables {
+    artifacts: BTreeMap<AddressKey, Vec<ArtifactEntry>>,
+    /// How often users were erased.
+    erasures: u64,
+}
+
+impl ArtifactTables {
+    fn put(&mut self, address: &ArtifactAddress, new: NewArtifact) -> u64 {
+        let versions = self.artifacts.entry(address_key(address)).or_default();
+        let version = versions.len() as u64;
+        let reference = artifact_reference(address, version).to_string();
+        let uri = reference.replacen("artifact://", "memory://", 1);
+        versions.push(ArtifactEntry { new, uri });
+        version
+    }
 }
 
 /// App, user, session and name. Separate fields, because a joined text could be ambiguous.
@@ -66,10 +84,8 @@ fn address_key(address: &ArtifactAddress) -> AddressKey {
 }
 
 impl InMemoryArtifactStore {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<AddressKey, Vec<ArtifactEntry>>> {
-        self.artifacts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ArtifactTables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -80,13 +96,26 @@ impl ArtifactStore for InMemoryArtifactStore {
     }
 
     async fn put(&self, address: &ArtifactAddress, new: NewArtifact) -> Result<u64, ArtifactError> {
-        let mut artifacts = self.lock();
-        let versions = artifacts.entry(address_key(address)).or_default();
-        let version = versions.len() as u64;
-        let reference = artifact_reference(address, version).to_string();
-        let uri = reference.replacen("artifact://", "memory://", 1);
-        versions.push(ArtifactEntry { new, uri });
-        Ok(version)
+        Ok(self.lock().put(address, new))
+    }
+
+    async fn erasures(&self) -> Result<u64, ArtifactError> {
+        Ok(self.lock().erasures)
+    }
+
+    async fn put_unless_erased(
+        &self,
+        address: &ArtifactAddress,
+        new: NewArtifact,
+        erasures: u64,
+    ) -> Result<Option<u64>, ArtifactError> {
+        let mut tables = self.lock();
+        let is_current = tables.erasures == erasures;
+        Ok(is_current.then(|| tables.put(address, new)))
+    }
+
+    fn label(&self) -> StoreLabel {
+        StoreLabel::new("in memory")
     }
 
     async fn get(
@@ -94,8 +123,8 @@ impl ArtifactStore for InMemoryArtifactStore {
         address: &ArtifactAddress,
         version: Option<u64>,
     ) -> Result<Option<StoredArtifact>, ArtifactError> {
-        let artifacts = self.lock();
-        let versions = artifacts.get(&address_key(address));
+        let tables = self.lock();
+        let versions = tables.artifacts.get(&address_key(address));
         let versions = versions.map(Vec::as_slice).unwrap_or_default();
         let version = version.unwrap_or_else(|| (versions.len() as u64).saturating_sub(1));
         let index = usize::try_from(version).ok();
@@ -110,8 +139,8 @@ impl ArtifactStore for InMemoryArtifactStore {
         &self,
         address: &ArtifactAddress,
     ) -> Result<Vec<ArtifactVersion>, ArtifactError> {
-        let artifacts = self.lock();
-        let versions = artifacts.get(&address_key(address));
+        let tables = self.lock();
+        let versions = tables.artifacts.get(&address_key(address));
         let versions = versions.map(Vec::as_slice).unwrap_or_default();
         let versions = (0..).zip(versions);
         Ok(versions
@@ -120,7 +149,7 @@ impl ArtifactStore for InMemoryArtifactStore {
     }
 
     async fn delete(&self, address: &ArtifactAddress) -> Result<(), ArtifactError> {
-        self.lock().remove(&address_key(address));
+        self.lock().artifacts.remove(&address_key(address));
         Ok(())
     }
 
@@ -130,8 +159,9 @@ impl ArtifactStore for InMemoryArtifactStore {
         user: &str,
         session: Option<&str>,
     ) -> Result<Vec<String>, ArtifactError> {
-        let artifacts = self.lock();
-        let visible = artifacts
+        let tables = self.lock();
+        let visible = tables
+            .artifacts
             .keys()
             .filter(|(key_app, key_user, key_session, _)| {
                 let in_scope = key_session.is_none() || key_session.as_deref() == session;
@@ -145,11 +175,11 @@ impl ArtifactStore for InMemoryArtifactStore {
         after: Option<&ArtifactAddress>,
         limit: usize,
     ) -> Result<Vec<ArtifactAddress>, ArtifactError> {
-        let artifacts = self.lock();
+        let tables = self.lock();
         let from = after.map_or(Bound::Unbounded, |after| {
             Bound::Excluded(address_key(after))
         });
-        let later = artifacts.range((from, Bound::Unbounded)).take(limit);
+        let later = tables.artifacts.range((from, Bound::Unbounded)).take(limit);
         let addresses = later.map(|((app, user, session, name), _)| ArtifactAddress {
             app: app.clone(),
             user: user.clone(),
@@ -161,21 +191,28 @@ impl ArtifactStore for InMemoryArtifactStore {
     }
 
     async fn usage(&self, app: &str, user: Option<&str>) -> Result<u64, ArtifactError> {
-        let artifacts = self.lock();
-        let of_owner = artifacts.iter().filter(|((key_app, key_user, ..), _)| {
-            key_app == app && user.is_none_or(|user| key_user == user)
-        });
+        let tables = self.lock();
+        let of_owner = tables
+            .artifacts
+            .iter()
+            .filter(|((key_app, key_user, ..), _)| {
+                key_app == app && user.is_none_or(|user| key_user == user)
+            });
         let versions = of_owner.flat_map(|(_, versions)| versions);
         Ok(versions.map(|entry| self.stored_bytes(&entry.new)).sum())
     }
 
-    async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
-        let mut erased = 0;
-        self.lock().retain(|(key_app, key_user, ..), versions| {
-            let is_erased = key_app == app && key_user == user;
-            erased += if is_erased { versions.len() as u64 } else { 0 };
-            !is_erased
-        });
-        Ok(erased)
+    async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt, ArtifactError> {
+        let mut receipt = EraseReceipt::default();
+        let mut tables = self.lock();
+        tables.erasures += 1;
+        tables
+            .artifacts
+            .retain(|(key_app, key_user, ..), versions| {
+                let is_erased = key_app == app && key_user == user;
+                receipt.artifacts += if is_erased { versions.len() as u64 } else { 0 };
+                !is_erased
+            });
+        Ok(receipt)
     }
 }

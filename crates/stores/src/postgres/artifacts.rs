@@ -6,15 +6,18 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use retain_core::{
     ArtifactAddress, ArtifactError, ArtifactNaming, ArtifactStore, ArtifactVersion, BoxError,
-    Bytes, Clock, Limits, NewArtifact, SessionError, StoreArtifactService, StoredArtifact,
+    Bytes, Clock, EraseReceipt, Limits, NewArtifact, SessionError, StoreArtifactService,
+    StoreLabel, StoredArtifact,
 };
 use sha2::{Digest as _, Sha256};
+use tokio::join;
 use tokio_postgres::Row;
 
 use super::{
     NAME, PostgresStore, addresses,
-    pool::{Database, Failure, Param, Retry, retry},
-    rows::clock_us,
+    erase::{self, FenceStatements},
+    pool::{Database, Failure, Param, Retry, retry, statements},
+    rows::{clock_us, unsigned},
 };
 use crate::sql::artifacts::{self as sql, ArtifactRow, session_column};
 
@@ -181,6 +184,53 @@ async fn query(database: &Database, sql: &str, params: &[Param<'_>]) -> Outcome<
     Ok(client.query(&statement, params).await?)
 }
 
+const INSERT: &str = "INSERT INTO retain_artifacts (app, user_id, session, name_hash, name, \
+     create_time, mime_type, custom_metadata, part, data, version) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
+     ON CONFLICT DO NOTHING RETURNING version";
+
+statements! {
+    InsertStatements {
+        insert: INSERT,
+    }
+}
+
+/// The columns of a row that are sent as bytes.
+struct RowTexts<'a> {
+    mime_type: Option<&'a [u8]>,
+    metadata: &'a [u8],
+    part: &'a [u8],
+    data: Option<&'a [u8]>,
+}
+
+impl<'a> RowTexts<'a> {
+    fn new(row: &'a ArtifactRow) -> RowTexts<'a> {
+        RowTexts {
+            mime_type: row.mime_type.as_ref().map(String::as_bytes),
+            metadata: row.custom_metadata.as_bytes(),
+            part: row.part.as_bytes(),
+            data: row.data.as_deref(),
+        }
+    }
+
+    /// Returns the parameters of `INSERT`.
+    fn params<'p>(
+        &'p self,
+        row_key: &'p ArtifactRowKey<'_>,
+        row: &'p ArtifactRow,
+        version: &'p i64,
+    ) -> Vec<Param<'p>> {
+        row_key.params(&[
+            &row.create_time,
+            &self.mime_type,
+            &self.metadata,
+            &self.part,
+            &self.data,
+            version,
+        ])
+    }
+}
+
 /// Inserts a version with this number; returns false if the number is taken. The caller chooses the
 /// number, so that a late write of an abandoned attempt cannot insert the artifact a second time.
 async fn insert(
@@ -189,12 +239,45 @@ async fn insert(
     row: &ArtifactRow,
     version: i64,
 ) -> Outcome<bool> {
-    const SQL: &str = "INSERT INTO retain_artifacts (app, user_id, session, name_hash, name, \
-         create_time, mime_type, custom_metadata, part, data, version) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
-         ON CONFLICT DO NOTHING RETURNING version";
-    let found = query_version(database, SQL, row_key, row, version).await?;
+    let found = query_version(database, INSERT, row_key, row, version).await?;
     Ok(!found.is_empty())
+}
+
+/// Like [`insert`], under the lock that erasures take; `None` if their number differs.
+async fn insert_fenced(
+    database: &Database,
+    row_key: &ArtifactRowKey<'_>,
+    row: &ArtifactRow,
+    version: i64,
+    erasures: u64,
+) -> Outcome<Option<bool>> {
+    let transaction = database.transaction().await?;
+    let (fence, insert) = join!(
+        biased; FenceStatements::prepare(&transaction), InsertStatements::prepare(&transaction)
+    );
+    let (fence, insert) = (fence?, insert?);
+    let (begun, shared, count) = join!(
+        biased;
+        transaction.begin(),
+        transaction.query(&fence.share, []),
+        transaction.query(&fence.count, []),
+    );
+    begun?;
+    shared?;
+    let count = count?.first().map(|row| unsigned(row, 0)).transpose()?;
+    if count != Some(erasures) {
+        transaction.roll_back().await?;
+        return Ok(None);
+    }
+    let texts = RowTexts::new(row);
+    let params = texts.params(row_key, row, &version);
+    let (inserted, committed) = join!(
+        biased; transaction.query_all(&insert.insert, &params), transaction.commit()
+    );
+    let is_inserted = !inserted?.is_empty();
+    committed?;
+    transaction.release();
+    Ok(Some(is_inserted))
 }
 
 /// Finds the next free version number, and the number of the newest row.
@@ -238,21 +321,17 @@ async fn query_version(
     row: &ArtifactRow,
     version: i64,
 ) -> Outcome<Vec<Row>> {
-    let mime_type = row.mime_type.as_ref().map(String::as_bytes);
-    let (metadata, part) = (row.custom_metadata.as_bytes(), row.part.as_bytes());
-    let data = row.data.as_deref();
-    let params = row_key.params(&[
-        &row.create_time,
-        &mime_type,
-        &metadata,
-        &part,
-        &data,
-        &version,
-    ]);
-    query(database, sql, &params).await
+    let texts = RowTexts::new(row);
+    query(database, sql, &texts.params(row_key, row, &version)).await
 }
 
-async fn put(database: &Database, row_key: &ArtifactRowKey<'_>, row: &ArtifactRow) -> Outcome<u64> {
+/// Saves the next version; returns `None` if users were erased since their number was `erasures`.
+async fn put(
+    database: &Database,
+    row_key: &ArtifactRowKey<'_>,
+    row: &ArtifactRow,
+    erasures: Option<u64>,
+) -> Outcome<Option<u64>> {
     let (mut retry, mut version, mut is_unsure) = (Retry::new(database), None, false);
     loop {
         let saved = async {
@@ -261,14 +340,25 @@ async fn put(database: &Database, row_key: &ArtifactRowKey<'_>, row: &ArtifactRo
                 None => find_newest(database, row_key).await?.0,
             };
             version = Some(number);
-            let is_saved = insert(database, row_key, row, number).await?
-                || (is_unsure && is_stored(database, row_key, row, number).await?);
-            Ok((number, is_saved))
+            let inserted = match erasures {
+                None => insert(database, row_key, row, number).await?,
+                Some(erasures) => {
+                    let inserted = insert_fenced(database, row_key, row, number, erasures).await?;
+                    match inserted {
+                        Some(inserted) => inserted,
+                        None => return Ok((None, false)),
+                    }
+                }
+            };
+            let is_saved =
+                inserted || (is_unsure && is_stored(database, row_key, row, number).await?);
+            Ok((Some(number), is_saved))
         };
         match saved.await {
-            Ok((number, true)) => return Ok(number as u64),
+            Ok((Some(number), true)) => return Ok(Some(number as u64)),
+            Ok((None, _)) => return Ok(None),
             // A concurrent save took the number: retry immediately with the next one.
-            Ok((_, false)) => (version, is_unsure) = (None, false),
+            Ok((Some(_), false)) => (version, is_unsure) = (None, false),
             Err(failure) => {
                 retry.wait_or_fail(failure).await?;
                 is_unsure = true;
@@ -420,6 +510,22 @@ async fn stored_bytes(database: &Database, app: &str, user: Option<&str>) -> Out
     }
 }
 
+impl PostgresArtifactStore {
+    async fn save(
+        &self,
+        address: &ArtifactAddress,
+        new: NewArtifact,
+        erasures: Option<u64>,
+    ) -> Result<Option<u64>, ArtifactError> {
+        let (row_key, row) = (ArtifactRowKey::new(address), ArtifactRow::from_new(new)?);
+        row_key.check()?;
+        let data = row.data.as_ref().map_or(0, |data| data.len());
+        check_size(data, row.part.len() + row.custom_metadata.len())?;
+        let saved = put(&self.database, &row_key, &row, erasures).await;
+        saved.map_err(to_artifact_error("save an artifact"))
+    }
+}
+
 #[async_trait]
 impl ArtifactStore for PostgresArtifactStore {
     fn naming(&self) -> ArtifactNaming {
@@ -427,12 +533,24 @@ impl ArtifactStore for PostgresArtifactStore {
     }
 
     async fn put(&self, address: &ArtifactAddress, new: NewArtifact) -> Result<u64, ArtifactError> {
-        let (row_key, row) = (ArtifactRowKey::new(address), ArtifactRow::from_new(new)?);
-        row_key.check()?;
-        let data = row.data.as_ref().map_or(0, |data| data.len());
-        check_size(data, row.part.len() + row.custom_metadata.len())?;
-        let saved = put(&self.database, &row_key, &row).await;
-        saved.map_err(to_artifact_error("save an artifact"))
+        Ok(self.save(address, new, None).await?.unwrap_or_default())
+    }
+
+    async fn erasures(&self) -> Result<u64, ArtifactError> {
+        retry!(erase::count_erasures(&self.database)).map_err(to_artifact_error("count erasures"))
+    }
+
+    async fn put_unless_erased(
+        &self,
+        address: &ArtifactAddress,
+        new: NewArtifact,
+        erasures: u64,
+    ) -> Result<Option<u64>, ArtifactError> {
+        self.save(address, new, Some(erasures)).await
+    }
+
+    fn label(&self) -> StoreLabel {
+        erase::label(&self.uri)
     }
 
     async fn get(
@@ -492,16 +610,20 @@ impl ArtifactStore for PostgresArtifactStore {
             .map_err(to_artifact_error("count what is stored"))
     }
 
-    async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
-        let mut erased = 0;
+    async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt, ArtifactError> {
+        let counted = retry!(erase::add_erasure(&self.database));
+        counted.map_err(to_artifact_error("erase a user"))?;
+        let mut receipt = EraseReceipt::default();
         loop {
             // Erase in chunks, so that each statement stays short.
             let chunk = retry!(erase_chunk(&self.database, app, user));
             match chunk.map_err(to_artifact_error("erase a user"))? {
-                0 => return Ok(erased),
-                more => erased += more,
+                0 => break,
+                more => receipt.artifacts += more,
             }
         }
+        receipt.unfinished = erase::vacuum_or_note(&self.database).await;
+        Ok(receipt)
     }
 }
 

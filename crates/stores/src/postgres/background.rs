@@ -1,4 +1,4 @@
-//! Background jobs: purge and vacuum. A failed background job is logged and fails no caller.
+//! The background job that purges deleted sessions. A failure is logged and fails no caller.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,7 +6,7 @@ use retain_core::Result;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::{
-    PostgresStore, delete, erase,
+    PostgresStore, delete,
     pool::{Failure, retry},
 };
 
@@ -14,7 +14,6 @@ use super::{
 #[derive(Debug, Default)]
 pub(super) struct BackgroundJobs {
     purge: BackgroundJob,
-    vacuum: BackgroundJob,
 }
 
 /// A job that at most one task runs at a time. Requesting a job that is already due changes
@@ -80,22 +79,6 @@ impl PostgresStore {
     /// Like [`purge`](Self::purge), but only logs a failure.
     pub(super) async fn purge_if_possible(&self) {
         log_failed_purge(self.purge().await);
-    }
-
-    /// Starts a vacuum in the background, so that the space of erased rows is reused.
-    pub(super) fn vacuum_later(&self) {
-        if !self.background.vacuum.request() {
-            return;
-        }
-        let store = self.clone();
-        tokio::spawn(async move {
-            let _guard = store.background.vacuum.begin().await;
-            let vacuumed = erase::vacuum(&store.database).await;
-            if let Err(failure) = vacuumed {
-                let error = failure.into_session_error("vacuum the database");
-                tracing::warn!("failed to free the space of erased rows: {error}");
-            }
-        });
     }
 }
 

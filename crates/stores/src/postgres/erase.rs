@@ -1,10 +1,10 @@
 //! Erases a user in chunks, each in its own transaction.
 
-use retain_core::{EraseReceipt, Result, SessionKey};
+use retain_core::{EraseNote, EraseReceipt, Result, SessionKey, StoreLabel};
 use tokio::join;
 
 use super::{
-    artifacts,
+    NAME, artifacts,
     delete::{DeleteStatements, delete_sessions},
     keys, memory,
     pool::{Database, Failure, Param, statements},
@@ -23,6 +23,62 @@ statements! {
         drafts: "UPDATE retain_logs SET purge_after_us = 0 \
                  WHERE app = $1 AND user_id = $2 AND purge_after_us <> 0",
     }
+}
+
+/// The identifier of the advisory lock that orders erasures and the writes that they refuse. An
+/// advisory lock is fair: writers that keep sharing it do not keep an erasure waiting.
+macro_rules! erasure_lock {
+    () => {
+        "8224139420318977"
+    };
+}
+
+statements! {
+    /// The statements that a write uses that must not follow an erasure.
+    FenceStatements {
+        // The statements that follow see the erasures of earlier lock holders.
+        share: concat!("SELECT pg_advisory_xact_lock_shared(", erasure_lock!(), ")"),
+        count: COUNT_ERASURES,
+    }
+}
+
+const COUNT_ERASURES: &str = "SELECT count FROM retain_erasures";
+
+/// Returns the label of the database at `uri`, which has no password.
+pub(super) fn label(uri: &str) -> StoreLabel {
+    StoreLabel::new(NAME)
+        .with_address(uri)
+        .with_erase_notes(&[EraseNote::DatabaseCopies])
+}
+
+/// Returns how often users were erased from the database.
+pub(super) async fn count_erasures<E>(database: &Database) -> Result<u64, Failure<E>> {
+    let client = database.connection().await?;
+    let statement = client.prepare_cached(COUNT_ERASURES).await?;
+    let row = client.query_one(&statement, &[]).await?;
+    Ok(row.try_get::<_, i64>(0)?.unsigned_abs())
+}
+
+/// Counts one more erasure, so that writes that were prepared before are refused. Waits for those
+/// that are being made.
+pub(super) async fn add_erasure<E>(database: &Database) -> Result<(), Failure<E>> {
+    const SQL: &str = concat!(
+        "WITH held AS MATERIALIZED (SELECT pg_advisory_xact_lock(",
+        erasure_lock!(),
+        ")) UPDATE retain_erasures SET count = count + 1 FROM held"
+    );
+    let client = database.connection().await?;
+    let statement = client.prepare_cached(SQL).await?;
+    client.execute(&statement, &[]).await?;
+    Ok(())
+}
+
+/// Frees the space of deleted rows, and returns a note if that fails.
+pub(super) async fn vacuum_or_note(database: &Database) -> Option<EraseNote> {
+    let failure = vacuum(database).await.err()?;
+    let error = failure.into_session_error("vacuum the database");
+    tracing::warn!("failed to free the space of erased rows: {error}");
+    Some(EraseNote::NotVacuumed)
 }
 
 /// The sessions that an attempt erased without a confirmed commit.
@@ -84,8 +140,8 @@ pub(super) async fn erase_chunk(
         *total += before.receipt;
     }
     delete_sessions(&transaction, &deletion, &numbers).await?;
-    keys::erase(&transaction, app, user).await?;
-    receipt.memories = memory::erase_chunk(&transaction, app, user).await?;
+    receipt.api_keys = keys::erase(&transaction, app, user).await?;
+    receipt += memory::erase_chunk(&transaction, app, user).await?;
     *unconfirmed = UnconfirmedErase { numbers, receipt };
     transaction.commit().await?;
     transaction.release();
@@ -101,7 +157,7 @@ async fn erase_artifacts(database: &Database, app: &str, user: &str) -> Result<u
 
 /// Frees the space of deleted rows, in the tables that the database role may vacuum. Uses a
 /// dedicated connection, because a vacuum of large tables takes long.
-pub(super) async fn vacuum(database: &Database) -> Result<(), Failure> {
+async fn vacuum(database: &Database) -> Result<(), Failure> {
     const VACUUM: &str = "VACUUM (SKIP_LOCKED) retain_events, retain_state, retain_state_past, \
                           retain_shared_state, retain_shared_bytes, retain_sessions, \
                           retain_tickets, retain_logs, retain_artifacts, retain_memories, \

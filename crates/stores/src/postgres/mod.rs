@@ -45,7 +45,7 @@ use retain_core::{
     ExpiredSession, ExpiryReceipt, Head, JsonMap, LeaseUpdate, ListQuery, Listing, Location,
     LogHeader, MaintenanceStore, NewEvent, NewSession, PendingStatistics, Problem, ReadDetail,
     Result, SchemaReport, ScopedState, SessionError, SessionKey, SessionStore, SessionWork,
-    Snapshot, StateOwner, StoreSessionService, TaskLease, TransferStore, Usage, Window,
+    Snapshot, StateOwner, StoreLabel, StoreSessionService, TaskLease, TransferStore, Usage, Window,
 };
 
 use background::BackgroundJobs;
@@ -171,6 +171,19 @@ impl PostgresStore {
     }
 
     async fn erase(&self, app: &str, user: &str) -> Result<EraseReceipt> {
+        let mut receipt = self.erase_rows(app, user).await?;
+        let counted = retry_as!("erase a user", erase::add_erasure(&self.database));
+        counted?;
+        // Delete the memories and artifacts that were written for a session before it was deleted.
+        receipt += self.erase_rows(app, user).await?;
+        // The user is erased; a failed purge or vacuum must not fail the call.
+        self.purge_if_possible().await;
+        receipt.unfinished = erase::vacuum_or_note(&self.database).await;
+        Ok(receipt)
+    }
+
+    /// Deletes the rows of a user in chunks.
+    async fn erase_rows(&self, app: &str, user: &str) -> Result<EraseReceipt> {
         let mut receipt = EraseReceipt::default();
         loop {
             let (total, mut unconfirmed) = (&mut receipt, erase::UnconfirmedErase::default());
@@ -179,18 +192,15 @@ impl PostgresStore {
                 erase::erase_chunk(&self.database, app, user, total, &mut unconfirmed)
             );
             let (chunk, erased) = erased?;
-            erased.iter().for_each(|key| self.hub.notify(key));
+            erased.iter().for_each(|key| {
+                self.heads.take(key);
+                self.hub.notify(key);
+            });
             receipt += chunk;
             if chunk == EraseReceipt::default() {
-                break;
+                return Ok(receipt);
             }
         }
-        // The user is erased; a failed purge or vacuum must not fail the call.
-        self.purge_if_possible().await;
-        if receipt != EraseReceipt::default() {
-            self.vacuum_later();
-        }
-        Ok(receipt)
     }
 
     async fn renew(&self, key: SessionKey, token: u64, ttl: Option<Duration>) -> Result<()> {
@@ -229,6 +239,10 @@ impl ConnectStore for PostgresStore {
 impl SessionStore for PostgresStore {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn label(&self) -> StoreLabel {
+        erase::label(&self.options.uri())
     }
 
     async fn create(&self, new: NewSession) -> Result<Snapshot> {

@@ -326,7 +326,7 @@ mod tests {
         let expected = [
             ("create-tables", "97ad2e7329892178"),
             ("record-programs", "e09c267714420499"),
-            ("record-pending-work", "b320221d8bbef827"),
+            ("record-pending-work", "cc275981555cd733"),
         ];
         assert_unchanged(MIGRATIONS, &expected);
     }

@@ -6,11 +6,14 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use retain_core::{
     ArtifactAddress, ArtifactError, ArtifactNaming, ArtifactStore, ArtifactVersion, Clock,
-    NewArtifact, Result, SessionError, StoreArtifactService, StoredArtifact,
+    EraseReceipt, NewArtifact, Result, SessionError, StoreArtifactService, StoreLabel,
+    StoredArtifact,
 };
 use rusqlite::{Connection, Row, params};
 
-use super::{NAME, SqliteStore, addresses, failed, readers::Readers, usage::COUNT, writer::Writer};
+use super::{
+    NAME, SqliteStore, addresses, erase, failed, readers::Readers, usage::COUNT, writer::Writer,
+};
 use crate::sql::artifacts::{self as sql, ArtifactRow, session_column};
 
 /// Artifacts on the database of a [`SqliteSessionService`](crate::SqliteSessionService).
@@ -35,6 +38,7 @@ pub struct SqliteArtifactStore {
     readers: Arc<Readers>,
     clock: Arc<dyn Clock>,
     uri: Arc<str>,
+    has_file: bool,
 }
 
 impl fmt::Debug for SqliteArtifactStore {
@@ -53,6 +57,7 @@ impl SqliteStore {
             readers: Arc::clone(&self.readers),
             clock: Arc::clone(&self.options.clock),
             uri: self.options.uri().into(),
+            has_file: self.options.path.is_some(),
         }
     }
 }
@@ -222,6 +227,36 @@ impl ArtifactStore for SqliteArtifactStore {
         inserted.map_err(as_artifact_error)
     }
 
+    async fn erasures(&self) -> std::result::Result<u64, ArtifactError> {
+        let count = |connection: &Connection| -> Result<u64> {
+            erase::count_erasures(connection).map_err(|e| failed("count erasures", e))
+        };
+        let counted = self.readers.read("count erasures", count).await;
+        counted.map_err(as_artifact_error)
+    }
+
+    async fn put_unless_erased(
+        &self,
+        address: &ArtifactAddress,
+        new: NewArtifact,
+        erasures: u64,
+    ) -> std::result::Result<Option<u64>, ArtifactError> {
+        let (address, row) = (address.clone(), ArtifactRow::from_new(new)?);
+        let job = move |connection: &Connection| -> Result<Option<u64>> {
+            let put = || match erase::count_erasures(connection)? == erasures {
+                true => insert(connection, &address, &row).map(Some),
+                false => Ok(None),
+            };
+            put().map_err(|e| failed("save an artifact", e))
+        };
+        let inserted = self.writer.write("save an artifact", job).await;
+        inserted.map_err(as_artifact_error)
+    }
+
+    fn label(&self) -> StoreLabel {
+        erase::label(&self.uri, self.has_file)
+    }
+
     async fn get(
         &self,
         address: &ArtifactAddress,
@@ -326,8 +361,14 @@ impl ArtifactStore for SqliteArtifactStore {
             .map_err(as_artifact_error)
     }
 
-    async fn erase_user(&self, app: &str, user: &str) -> std::result::Result<u64, ArtifactError> {
-        let mut erased = 0;
+    async fn erase_user(
+        &self,
+        app: &str,
+        user: &str,
+    ) -> std::result::Result<EraseReceipt, ArtifactError> {
+        let counted = self.writer.write("erase a user", erase::add_erasure).await;
+        counted.map_err(as_artifact_error)?;
+        let mut receipt = EraseReceipt::default();
         loop {
             let (app, user) = (app.to_owned(), user.to_owned());
             // Erase in chunks, so that other writes can run in between.
@@ -336,9 +377,12 @@ impl ArtifactStore for SqliteArtifactStore {
             };
             let chunk = self.writer.write("erase a user", chunk).await;
             match chunk.map_err(as_artifact_error)? {
-                0 => return Ok(erased),
-                more => erased += more as u64,
+                0 => break,
+                more => receipt.artifacts += more as u64,
             }
         }
+        let rewritten = erase::rewrite_file(&self.writer, &self.readers).await;
+        receipt.unfinished = rewritten.map_err(as_artifact_error)?;
+        Ok(receipt)
     }
 }

@@ -32,7 +32,7 @@ mod uri;
 mod usage;
 mod writer;
 
-use std::{collections::BTreeSet, fmt, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use retain_core::{
@@ -40,8 +40,8 @@ use retain_core::{
     ExpiredSession, ExpiryReceipt, FreeSpace, Head, JsonMap, LeaseUpdate, ListQuery, Listing,
     Location, LogHeader, MaintenanceStore, NewEvent, NewSession, PendingStatistics, Problem,
     ReadDetail, Result, SchemaReport, ScopedState, SessionError, SessionKey, SessionStore,
-    SessionWork, Snapshot, StateOwner, StoreSessionService, TaskLease, TransferStore, Usage,
-    Window,
+    SessionWork, Snapshot, StateOwner, StoreLabel, StoreSessionService, TaskLease, TransferStore,
+    Usage, Window,
 };
 use rusqlite::ErrorCode;
 
@@ -172,27 +172,22 @@ impl SqliteStore {
         .await
     }
 
-    /// Rewrites the file without deleted rows and empties the write-ahead log. While a reader has
-    /// an old snapshot, this waits and tries again, so that appends can run in between.
-    async fn rewrite_file(&self, receipt: &EraseReceipt) -> Result<()> {
-        let operation = "erase a user";
-        self.writer.run_exclusive(operation, erase::vacuum).await?;
-        for _ in 0..200 {
-            let truncate = self.writer.run_exclusive(operation, erase::truncate_wal);
-            if truncate.await? {
-                return Ok(());
+    /// Deletes the rows of a user in chunks, so that other writes can run in between.
+    async fn erase_rows(&self, app: &str, user: &str) -> Result<EraseReceipt> {
+        let mut receipt = EraseReceipt::default();
+        loop {
+            let (app, user) = (app.to_owned(), user.to_owned());
+            let erase = move |connection: &rusqlite::Connection| {
+                erase::erase_chunk(connection, &app, &user)
+            };
+            let (chunk, erased) = self.writer.write("erase a user", erase).await?;
+            erased.iter().for_each(|key| self.hub.notify(key));
+            receipt += chunk;
+            self.purge().await?;
+            if chunk == EraseReceipt::default() {
+                return Ok(receipt);
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        let reason = format!(
-            "all rows are deleted ({receipt:?}), but a reader still holds an old snapshot of the \
-             file; erase the user again"
-        );
-        Err(SessionError::Store {
-            store: NAME,
-            operation,
-            source: reason.into(),
-        })
     }
 
     fn now_us(&self) -> i64 {
@@ -252,6 +247,10 @@ impl ConnectStore for SqliteStore {
 impl SessionStore for SqliteStore {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn label(&self) -> StoreLabel {
+        erase::label(&self.options.uri(), self.options.path.is_some())
     }
 
     async fn create(&self, new: NewSession) -> Result<Snapshot> {
@@ -363,25 +362,15 @@ impl SessionStore for SqliteStore {
     }
 
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
-        let mut receipt = EraseReceipt::default();
-        loop {
-            let (app, user) = (app.to_owned(), user.to_owned());
-            let erase = move |connection: &rusqlite::Connection| {
-                erase::erase_chunk(connection, &app, &user)
-            };
-            let (chunk, erased) = self.writer.write("erase a user", erase).await?;
-            erased.iter().for_each(|key| self.hub.notify(key));
-            receipt += chunk;
-            if chunk == EraseReceipt::default() {
-                break;
-            }
-            self.purge().await?;
-        }
+        let mut receipt = self.erase_rows(app, user).await?;
+        self.writer
+            .write("erase a user", erase::add_erasure)
+            .await?;
+        // Delete the memories and artifacts that were written for a session before it was deleted.
+        receipt += self.erase_rows(app, user).await?;
         // Evict after the deletion: a concurrent list may have cached rows that still existed.
         self.state_texts.evict(app, user);
-        self.purge().await?;
-        self.readers.close_idle();
-        self.rewrite_file(&receipt).await?;
+        receipt.unfinished = erase::rewrite_file(&self.writer, &self.readers).await?;
         Ok(receipt)
     }
 

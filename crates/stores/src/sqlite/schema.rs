@@ -310,7 +310,7 @@ mod tests {
             ("create-memories", "9fac47a1ba3ca7cd"),
             ("create-api-keys", "0bef3c4c7a87071e"),
             ("record-migrations", "a27289cae16d759b"),
-            ("record-pending-work", "d9d989c4d89338f2"),
+            ("record-pending-work", "dc17899b07d4c477"),
         ];
         assert_unchanged(MIGRATIONS, &expected);
     }

@@ -8,8 +8,8 @@ use std::sync::{
 
 use async_trait::async_trait;
 use retain_core::{
-    Event, Forget, ForgetReceipt, IngestReceipt, MemoryBatch, MemoryChanges, MemoryEdit,
-    MemoryError, MemoryMark, MemoryRecord, MemoryRestore, MemoryRows, MemoryScope,
+    EraseReceipt, Event, Forget, ForgetReceipt, IngestReceipt, MemoryBatch, MemoryChanges,
+    MemoryEdit, MemoryError, MemoryMark, MemoryRecord, MemoryRestore, MemoryRows, MemoryScope,
     MemoryService as _, MemoryStatistics, MemoryStore, NewEmbedding, Tombstone,
 };
 use retain_memory::StoreMemoryService;
@@ -52,6 +52,10 @@ impl CountingStore {
 impl MemoryStore for CountingStore {
     async fn add(&self, batch: Arc<MemoryBatch>) -> StoreResult<IngestReceipt> {
         self.store.add(batch).await
+    }
+
+    async fn erase_user(&self, scope: &MemoryScope) -> StoreResult<EraseReceipt> {
+        self.store.erase_user(scope).await
     }
 
     async fn body_hashes(

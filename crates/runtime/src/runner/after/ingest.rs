@@ -8,7 +8,8 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use retain_core::{
-    MemoryError, MemoryService, PendingWork, Session, SessionKey, SessionWork, Window,
+    MemoryError, MemoryService, PendingWork, Session, SessionKey, SessionOrigin, SessionWork,
+    Window,
 };
 use tokio::{sync::Semaphore, time::timeout};
 
@@ -173,8 +174,19 @@ impl Ingestion<'_> {
         let Some(stored) = stored.map_err(MemoryError::backend)? else {
             return Ok(None);
         };
-        let session = session.unwrap_or(stored);
-        self.memory.add_session_to_memory(&session).await?;
-        Ok(Some(finished_work(&session, PendingWork::INGESTION)))
+        let session = session.unwrap_or_else(|| stored.clone());
+        if session.incarnation != stored.incarnation {
+            return Ok(None);
+        }
+        let origin = SessionOrigin::new(&self.inner.log, &session);
+        let bound = origin.and_then(|origin| self.memory.for_session(origin));
+        let added = match &bound {
+            Some(bound) => bound.add_session_to_memory(&session).await,
+            None => self.memory.add_session_to_memory(&session).await,
+        };
+        match added {
+            Err(MemoryError::SessionGone { .. }) => Ok(None),
+            added => added.map(|()| Some(finished_work(&session, PendingWork::INGESTION))),
+        }
     }
 }

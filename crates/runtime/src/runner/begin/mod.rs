@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use retain_core::{
     Append, Content, Event, EventActions, GetSessionConfig, JsonMap, RunToken, Session,
-    SessionError, SessionKey, State, StateDelta, Window,
+    SessionError, SessionKey, SessionOrigin, State, StateDelta, Window,
 };
 
 use crate::{
@@ -99,11 +99,13 @@ impl Inner {
             .as_ref()
             .map(|answered| answered.invocation_id.as_str());
         let new_id = run_id.map_or_else(|| self.new_run_id(), str::to_owned);
+        let origin = SessionOrigin::new(&self.log, session);
+        let artifacts = self.artifacts_for(origin.as_ref());
         let read = ReadMessage {
             session,
             invocation_id,
             run_id: invocation_id.unwrap_or(&new_id),
-            artifacts: self.artifacts.as_deref(),
+            artifacts: artifacts.as_deref(),
             message: content,
             saved: Mutex::default(),
         };

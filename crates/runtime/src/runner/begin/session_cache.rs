@@ -140,6 +140,25 @@ impl SessionCache {
         self.lock().remove(key);
     }
 
+    /// Evicts all sessions of a user.
+    pub(crate) fn evict_user(&self, user: &str) {
+        let mut entries = self.lock();
+        let keys = entries.sessions.iter().map(|(key, _)| key);
+        let keys: Vec<SessionKey> = keys.filter(|key| key.user == user).cloned().collect();
+        keys.iter().for_each(|key| entries.remove(key));
+    }
+
+    /// Lists the cached sessions with their incarnations.
+    pub(crate) fn incarnations(&self) -> Vec<(SessionKey, u64)> {
+        let entries = self.lock();
+        let sessions = entries.sessions.iter();
+        let sessions = sessions.filter(|(_, cached)| cached.session.incarnation != 0);
+        let incarnation = |(key, cached): (&SessionKey, &CachedSession)| {
+            (key.clone(), cached.session.incarnation)
+        };
+        sessions.map(incarnation).collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, CacheEntries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }

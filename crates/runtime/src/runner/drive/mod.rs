@@ -20,7 +20,9 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
-use retain_core::{CancellationToken, Event, LlmResponse, RunOptions, SessionKey, SharedSession};
+use retain_core::{
+    CancellationToken, Event, LlmResponse, RunOptions, SessionKey, SessionOrigin, SharedSession,
+};
 use tokio::{
     sync::{mpsc, oneshot},
     task::unconstrained,
@@ -60,7 +62,7 @@ pub(crate) async fn run(
     caller: Caller,
     span: Span,
 ) {
-    let _active_run = inner.active_runs.enter();
+    let _active_run = inner.active_runs.enter(&key, &caller.stop);
     // Box the parts of a run, which together would be a very large future.
     let begin = match Box::pin(inner.begin(&key, &request)).await {
         Ok(begin) => begin,
@@ -146,6 +148,7 @@ fn new_invocation(
     emitter: mpsc::UnboundedSender<EmittedEvent>,
 ) -> Invocation {
     let tool_time_limit = run_config.tool_time_limit;
+    let origin = SessionOrigin::new(&inner.log, &begin.session);
     Invocation {
         id: begin.invocation_id.clone(),
         key,
@@ -155,9 +158,9 @@ fn new_invocation(
         tool_time_limit: tool_time_limit.unwrap_or(inner.tool_time_limit),
         run_config,
         telemetry: inner.telemetry,
-        memory: inner.memory.clone(),
+        memory: inner.memory_for(origin.as_ref()),
         compactor: inner.compactor.clone(),
-        artifacts: inner.artifacts.clone(),
+        artifacts: inner.artifacts_for(origin.as_ref()),
         plugins: inner.plugins.clone(),
         clock: Arc::clone(&inner.clock),
         ids: Arc::clone(&inner.ids),
@@ -262,7 +265,11 @@ impl Driver {
             let error = error.to_string();
             tracing::debug!(session = ?self.ctx.shared.key, ?error, "failed to release a run's lease");
         }
-        self.cache_session();
+        match &result {
+            Ok(()) => self.cache_session(),
+            // The session may have been deleted, or its user erased.
+            Err(_) => self.inner.session_cache.evict(&self.ctx.shared.key),
+        }
         // Drop these contexts, because they refer back to the run and the cycle would leak it.
         drop((
             self.ctx.take_failed_agent(),

@@ -207,12 +207,13 @@ async fn add_session(
     let metadata = body.custom_metadata;
     let options = options(&server, body.ttl_seconds, body.tool_responses, metadata)?;
     let services = &server.services;
-    match &services.long_term_memory {
+    match services.long_term_memory_for(&session) {
         Some(memory) => ok(&IngestReceiptBody::from(
             memory.add_session_with(&session, &options).await?,
         )),
         None => {
-            services.memory.add_session_to_memory(&session).await?;
+            let memory = services.memory_for(&session);
+            memory.add_session_to_memory(&session).await?;
             ok(&IngestReceiptBody::default())
         }
     }

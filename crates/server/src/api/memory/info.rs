@@ -9,7 +9,7 @@ use super::super::shapes::MemoryEntryObject;
 /// A memory and its source.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Memory")]
-pub(super) struct MemoryBody {
+pub(crate) struct MemoryBody {
     /// The entry as ADK defines it.
     #[schemars(with = "MemoryEntryObject")]
     memory: MemoryEntry,

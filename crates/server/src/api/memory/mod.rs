@@ -14,6 +14,9 @@ use std::sync::Arc;
 
 use retain_memory::LongTermMemory;
 
+pub(super) use info::MemoryBody;
+pub(super) use search::HitBody;
+
 use super::{Api, problem::Problem};
 use crate::services::Shared;
 

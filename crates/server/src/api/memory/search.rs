@@ -76,7 +76,7 @@ struct HitsBody {
 /// A memory that matches the query.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "MemoryHit")]
-struct HitBody {
+pub(crate) struct HitBody {
     /// The entry as ADK defines it.
     #[schemars(with = "MemoryEntryObject")]
     memory: MemoryEntry,
@@ -189,7 +189,7 @@ async fn search(
     ok(&HitsBody {
         memories: found
             .into_iter()
-            .map(|found| hit_body(found, explain))
+            .map(|found| HitBody::new(found, explain))
             .collect(),
     })
 }
@@ -203,12 +203,14 @@ fn hit_without_details(memory: MemoryEntry) -> HitBody {
     }
 }
 
-fn hit_body(found: MemoryHit, explain: bool) -> HitBody {
-    HitBody {
-        memory: found.entry,
-        score: Some(found.score),
-        about: Some(found.info.into()),
-        explanation: explain.then(|| found.explanation.into()),
+impl HitBody {
+    pub(crate) fn new(found: MemoryHit, explain: bool) -> HitBody {
+        HitBody {
+            memory: found.entry,
+            score: Some(found.score),
+            about: Some(found.info.into()),
+            explanation: explain.then(|| found.explanation.into()),
+        }
     }
 }
 

@@ -66,7 +66,37 @@ async fn import_accepts_a_body_in_small_chunks() {
     let receipt = import(&to, Body::from_stream(stream::iter(pieces)))
         .await
         .expect(200);
-    assert_eq!(receipt.to_string(), r#"{"sessions":1,"events":300}"#);
+    assert_eq!(
+        receipt.to_string(),
+        r#"{"sessions":1,"events":300,"memories":0,"tombstones":0,"artifacts":0}"#
+    );
+}
+
+#[tokio::test]
+async fn export_carries_memories_and_artifacts_and_only_narrows_it() {
+    let from = with_sessions().await;
+    let user = "/api/v1/apps/demo/users/ada";
+    let artifact = r#"{"filename":"a.txt","artifact":{"text":"x"}}"#;
+    let path = format!("{user}/sessions/s1/artifacts");
+    from.post(&path, artifact).await.expect(200);
+    let ingest = r#"{"sessionId":"s1"}"#;
+    let path = format!("{user}/memory/sessions");
+    from.post(&path, ingest).await.expect(200);
+    let export = async |query: &str| from.get(&format!("{user}/export{query}")).await;
+    let to = Client::sqlite().await;
+    let receipt = import(&to, export("").await.body).await.expect(200);
+    assert_eq!(receipt["memories"].as_u64(), Some(300), "{receipt}");
+    assert_eq!(receipt["artifacts"].as_u64(), Some(1), "{receipt}");
+    let to = Client::in_memory();
+    let narrowed = export("?only=artifacts").await.body;
+    let receipt = import(&to, narrowed).await.expect(200);
+    let expected = r#"{"sessions":0,"events":0,"memories":0,"tombstones":0,"artifacts":1}"#;
+    assert_eq!(receipt.to_string(), expected);
+    let unknown = export("?only=keys").await;
+    unknown.problem(400, "invalid_parameter");
+    let without_store = Client::with_adk_memory();
+    let path = format!("{user}/export?only=memories");
+    without_store.get(&path).await.problem(501, "unsupported");
 }
 
 #[tokio::test]
@@ -91,7 +121,7 @@ async fn interrupted_or_invalid_import_stores_nothing() {
     assert_eq!(list["sessions"], Json::from(Vec::new()));
     assert_eq!(
         import(&to, "").await.expect(200).to_string(),
-        r#"{"sessions":0,"events":0}"#
+        r#"{"sessions":0,"events":0,"memories":0,"tombstones":0,"artifacts":0}"#
     );
 }
 

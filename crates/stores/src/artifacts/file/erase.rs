@@ -5,22 +5,42 @@
 //! these two names, so they never belong to another user.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
-use retain_core::ArtifactError;
+use retain_core::{ArtifactError, EraseReceipt};
 
 use super::{
-    Folder, failed, folders_in,
+    Folder, failed, folders_in, is_absent,
     layout::{ARTIFACTS, ArtifactFolder, SESSIONS, VERSIONS},
     write,
 };
 
+/// A file with one byte for each erasure. Appending is atomic among processes.
+const ERASURES: &str = ".erasures";
+
 impl Folder {
+    /// Returns how often users were erased from the folder.
+    pub(super) fn count_erasures(&self) -> Result<u64, ArtifactError> {
+        match fs::metadata(self.layout.root().join(ERASURES)) {
+            Ok(file) => Ok(file.len()),
+            Err(error) if is_absent(&error) => Ok(0),
+            Err(error) => Err(failed("count erasures", error)),
+        }
+    }
+
+    fn add_erasure(&self) -> io::Result<()> {
+        let path = self.layout.root().join(ERASURES);
+        let mut file = File::options().append(true).create(true).open(path)?;
+        file.write_all(b".")?;
+        file.sync_all()
+    }
+
     /// Moves all artifacts of the user, also those in sessions, to the trash; then counts and
     /// removes them.
-    pub(super) fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
+    pub(super) fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt, ArtifactError> {
         let operation = "erase a user";
         self.check_writable(operation)?;
         let _exclusive = self.deleting.write();
@@ -28,6 +48,7 @@ impl Folder {
         let own = user_folder.child(ARTIFACTS)?;
         let sessions = user_folder.child(SESSIONS)?;
         let erase = || -> io::Result<u64> {
+            self.add_erasure()?;
             let own = self.move_to_trash(&own)?;
             let sessions = self.move_to_trash(&sessions)?;
             if own.is_none() && sessions.is_none() {
@@ -48,7 +69,8 @@ impl Folder {
             }
             Ok(erased)
         };
-        erase().map_err(|e| failed(operation, e))
+        let artifacts = erase().map_err(|e| failed(operation, e))?;
+        Ok(EraseReceipt::of_artifacts(artifacts))
     }
 }
 
@@ -106,7 +128,8 @@ mod tests {
         fs::create_dir(users.join("eve")).unwrap();
         symlink(outside.path(), users.join("eve/sessions")).unwrap();
         // A link inside the user's folder is removed; its target is neither counted nor removed.
-        assert_eq!(artifacts.erase_user("app", "ada").await.unwrap(), 1);
+        let erased = artifacts.erase_user("app", "ada").await.unwrap();
+        assert_eq!(erased.artifacts, 1);
         assert!(!users.join("ada").exists());
         // If a folder to erase is itself a link, the erase must fail instead of reporting success.
         for user in ["bob", "eve"] {

@@ -28,6 +28,12 @@ const ENCODED_IN_URI: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'~');
 
+/// Returns the URI of a path.
+pub(super) fn file_uri(path: &Path) -> String {
+    let path = percent_encode(path.as_os_str().as_encoded_bytes(), ENCODED_IN_URI);
+    format!("file://{path}")
+}
+
 /// The root folder and the paths inside it.
 #[derive(Debug)]
 pub(super) struct Layout {
@@ -230,8 +236,12 @@ impl ArtifactFolder {
     /// Returns the URI of a version's bytes.
     pub(super) fn uri(&self, version: u64) -> String {
         let path = self.version(version).join(self.payload_name());
-        let path = percent_encode(path.as_os_str().as_encoded_bytes(), ENCODED_IN_URI);
-        format!("file://{path}")
+        file_uri(&path)
+    }
+
+    /// Removes the empty folders of the artifact and of its user.
+    pub(super) fn remove_empty_folders_of(&self, user: &UserFolder) {
+        remove_empty(&self.versions_folder(), &user.users);
     }
 
     /// Removes the folder and its empty ancestors inside the scope.

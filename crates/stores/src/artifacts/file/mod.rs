@@ -23,7 +23,7 @@ use std::{
 use async_trait::async_trait;
 use retain_core::{
     ArtifactAddress, ArtifactError, ArtifactNaming, ArtifactStore, ArtifactVersion, Blob,
-    NewArtifact, Part, StoreArtifactService, StoredArtifact,
+    EraseNote, EraseReceipt, NewArtifact, Part, StoreArtifactService, StoreLabel, StoredArtifact,
 };
 
 use addresses::ArtifactSortKey;
@@ -131,6 +131,29 @@ impl ArtifactStore for FileArtifactStore {
         self.run_blocking("save an artifact", put).await
     }
 
+    async fn erasures(&self) -> Result<u64, ArtifactError> {
+        self.run_blocking("count erasures", Folder::count_erasures)
+            .await
+    }
+
+    async fn put_unless_erased(
+        &self,
+        address: &ArtifactAddress,
+        new: NewArtifact,
+        erasures: u64,
+    ) -> Result<Option<u64>, ArtifactError> {
+        let address = address.clone();
+        let put = move |folder: &Folder| folder.put_unless_erased(&address, &new, erasures);
+        self.run_blocking("save an artifact", put).await
+    }
+
+    fn label(&self) -> StoreLabel {
+        let root = self.folder.layout.root();
+        StoreLabel::new("folder")
+            .with_address(layout::file_uri(root))
+            .with_erase_notes(&[EraseNote::FileCopies])
+    }
+
     async fn put_at(
         &self,
         address: &ArtifactAddress,
@@ -204,7 +227,7 @@ impl ArtifactStore for FileArtifactStore {
         self.run_blocking("count what is stored", sum).await
     }
 
-    async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
+    async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt, ArtifactError> {
         let (app, user) = (app.to_owned(), user.to_owned());
         let erase = move |folder: &Folder| folder.erase_user(&app, &user);
         self.run_blocking("erase a user", erase).await
@@ -222,6 +245,36 @@ impl Folder {
         let _saving = self.deleting.read().unwrap_or_else(PoisonError::into_inner);
         let artifact = self.layout.artifact_folder(address)?;
         write::put(&artifact, &address.filename, new, expected)
+    }
+
+    /// Saves a version, and removes it again if users were erased since their number was `erasures`: a
+    /// folder has no transactions. Another process may erase at any time, so the number is compared
+    /// after the version is published.
+    fn put_unless_erased(
+        &self,
+        address: &ArtifactAddress,
+        new: &NewArtifact,
+        erasures: u64,
+    ) -> Result<Option<u64>, ArtifactError> {
+        if self.count_erasures()? != erasures {
+            return Ok(None);
+        }
+        let version = self.put(address, new, None)?;
+        if self.count_erasures()? == erasures {
+            return Ok(Some(version));
+        }
+        let _exclusive = self.deleting.write();
+        let artifact = self.layout.artifact_folder(address)?;
+        let user = self.layout.user_folder(&address.app, &address.user)?;
+        let remove = || -> io::Result<()> {
+            if let Some(trashed) = self.move_to_trash(&artifact.version(version))? {
+                fs::remove_dir_all(trashed)?;
+            }
+            artifact.remove_empty_folders_of(&user);
+            Ok(())
+        };
+        remove().map_err(|e| failed("remove an artifact of an erased user", e))?;
+        Ok(None)
     }
 
     fn check_writable(&self, operation: &'static str) -> Result<(), ArtifactError> {

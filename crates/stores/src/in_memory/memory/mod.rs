@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use retain_core::{
-    Forget, ForgetReceipt, IngestReceipt, MemoryBatch, MemoryChanges, MemoryEdit, MemoryError,
-    MemoryMark, MemoryRecord, MemoryRestore, MemoryRows, MemoryScope, MemoryStatistics,
-    MemoryStore, NewEmbedding, Tombstone,
+    EraseReceipt, Forget, ForgetReceipt, IngestReceipt, MemoryBatch, MemoryChanges, MemoryEdit,
+    MemoryError, MemoryMark, MemoryRecord, MemoryRestore, MemoryRows, MemoryScope,
+    MemoryStatistics, MemoryStore, NewEmbedding, StoreLabel, Tombstone,
 };
 
 use scope::{MemoryTables, ScopeTable};
@@ -46,6 +46,30 @@ impl MemoryStore for InMemoryMemoryStore {
             return Ok(IngestReceipt::default());
         }
         self.tables().get_or_create(&batch.scope).add(&batch)
+    }
+
+    async fn erasures(&self) -> Result<u64, MemoryError> {
+        Ok(self.tables().erasures)
+    }
+
+    async fn add_unless_erased(
+        &self,
+        batch: Arc<MemoryBatch>,
+        erasures: u64,
+    ) -> Result<Option<IngestReceipt>, MemoryError> {
+        let mut tables = self.tables();
+        if tables.erasures != erasures {
+            return Ok(None);
+        }
+        tables.get_or_create(&batch.scope).add(&batch).map(Some)
+    }
+
+    async fn erase_user(&self, scope: &MemoryScope) -> Result<EraseReceipt, MemoryError> {
+        Ok(self.tables().erase(scope))
+    }
+
+    fn label(&self) -> StoreLabel {
+        StoreLabel::new("in memory")
     }
 
     async fn body_hashes(

@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use retain_core::{
-    MemoryMark, MemoryRecord, MemoryScope, MemoryTotals, Tombstone, store_rules::MEMORY_CHANGES_MAX,
+    EraseReceipt, MemoryMark, MemoryRecord, MemoryScope, MemoryTotals, Tombstone,
+    store_rules::MEMORY_CHANGES_MAX,
 };
 
 #[derive(Debug, Default)]
 pub(super) struct MemoryTables {
     pub(super) scopes: HashMap<MemoryScope, ScopeTable>,
+    /// How often users were erased.
+    pub(super) erasures: u64,
     generations: u64,
 }
 
@@ -44,6 +47,13 @@ impl MemoryTables {
             table.mark.generation = *generations;
             table
         })
+    }
+
+    /// Removes a scope and counts its memories and tombstones.
+    pub(super) fn erase(&mut self, scope: &MemoryScope) -> EraseReceipt {
+        self.erasures += 1;
+        let table = self.scopes.remove(scope).unwrap_or_default();
+        EraseReceipt::of_memories(table.rows.len(), table.tombstones.len())
     }
 }
 

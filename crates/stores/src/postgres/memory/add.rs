@@ -10,7 +10,7 @@ use retain_core::{
     PreparedMemory, Tombstone, plan_batch, plan_growth,
 };
 use tokio::join;
-use tokio_postgres::{Error, Row};
+use tokio_postgres::{Error, Row, Statement};
 
 use super::{
     Outcome,
@@ -21,8 +21,10 @@ use super::{
 };
 use crate::{
     postgres::{
+        erase::FenceStatements,
         named_sql::NamedSql,
         pool::{Database, Param, Transaction, if_some, statements},
+        rows::unsigned,
     },
     sql::memory::{ScopeRow, count_plans, kind_number, origin_number, own_event_id},
 };
@@ -75,35 +77,44 @@ statements! {
     }
 }
 
-/// Adds a batch. `unconfirmed` is the receipt of an earlier attempt whose commit was not confirmed.
+/// Adds a batch; returns `None` if users were erased since their number was `erasures`. `unconfirmed`
+/// is the receipt of an earlier attempt whose commit was not confirmed.
 pub(super) async fn add(
     database: &Database,
     models: &ModelNumbers,
     batch: &MemoryBatch,
+    erasures: Option<u64>,
     unconfirmed: &mut Option<IngestReceipt>,
-) -> Outcome<IngestReceipt> {
+) -> Outcome<Option<IngestReceipt>> {
     models
         .register_models(database, list_vectors(&batch.memories))
         .await?;
     let transaction = database.transaction().await?;
-    let (scopes, statements) = join!(
-        biased; ScopeStatements::prepare(&transaction), AddStatements::prepare(&transaction)
+    let (scopes, statements, fence) = join!(
+        biased;
+        ScopeStatements::prepare(&transaction),
+        AddStatements::prepare(&transaction),
+        FenceStatements::prepare(&transaction),
     );
-    let (scopes, statements) = (scopes?, statements?);
+    let (scopes, statements, fence) = (scopes?, statements?, fence?);
+    let fence = erasures.map(|erasures| (&fence, erasures));
     let earlier = *unconfirmed;
     let planned = async {
-        let existing = lock_and_read(&transaction, &scopes, &statements, batch).await?;
+        let existing = lock_and_read(&transaction, &scopes, &statements, fence, batch).await?;
+        let Some(existing) = existing else {
+            return Ok((None, None));
+        };
         let (plans, totals) = existing.plan(batch)?;
         let receipt = count_plans(&plans);
         if receipt.added + receipt.replaced == 0 {
-            return Ok((None, earlier.unwrap_or(receipt)));
+            return Ok((None, Some(earlier.unwrap_or(receipt))));
         }
         let mut row = match existing.row {
             Some(row) => row,
             None => scope::create(&transaction, &scopes, &batch.scope).await?,
         };
         row.totals = totals;
-        Ok((Some((row, plans)), receipt))
+        Ok((Some((row, plans)), Some(receipt)))
     };
     let planned = planned.await;
     let (transaction, (work, receipt)) = or_roll_back(transaction, planned).await?;
@@ -112,7 +123,7 @@ pub(super) async fn add(
         return Ok(receipt);
     };
     let writes = MemoryWrites::from_plans(&mut row, batch, &plans, models);
-    *unconfirmed = Some(receipt);
+    *unconfirmed = receipt;
     writes
         .send(&transaction, &scopes, &mut row, batch.now_us)
         .await?;
@@ -136,12 +147,14 @@ struct ExistingRows {
 }
 
 /// Begins the transaction, locks the scope, and reads the rows that the batch may conflict with.
+/// Returns `None` if the number of erasures differs from that of `fence`.
 async fn lock_and_read(
     transaction: &Transaction,
     scopes: &ScopeStatements,
     statements: &AddStatements,
+    fence: Option<(&FenceStatements, u64)>,
     batch: &MemoryBatch,
-) -> Outcome<ExistingRows> {
+) -> Outcome<Option<ExistingRows>> {
     let (app, user) = (&batch.scope.app, &batch.scope.user);
     let ids: Vec<&str> = batch.memories.iter().map(|it| it.new.id.as_str()).collect();
     let hashes: Vec<Tombstone> = batch
@@ -150,20 +163,30 @@ async fn lock_and_read(
         .flat_map(|it| tombstones_for(batch, it))
         .collect();
     let hashes: Vec<&[u8]> = hashes.iter().map(|hash| hash.0.as_slice()).collect();
-    let (begun, row, memories, tombstones) = join!(
+    let statement = |of: fn(&FenceStatements) -> &Statement| fence.map(|(it, _)| of(it));
+    let (begun, shared, count, row, memories, tombstones) = join!(
         biased;
         transaction.begin(),
+        if_some(statement(|it| &it.share).map(|it| transaction.query(it, []))),
+        if_some(statement(|it| &it.count).map(|it| transaction.query(it, []))),
         // The statements that follow see the commits of earlier lock holders.
         transaction.query(&scopes.lock, [app, user]),
         transaction.query(&statements.existing, [app, user, &ids]),
         transaction.query(&statements.tombstones, [app, user, &hashes]),
     );
     begun?;
-    Ok(ExistingRows {
+    shared?;
+    if let (Some((_, erasures)), Some(count)) = (fence, count?) {
+        let count = count.first().map(|row| unsigned(row, 0)).transpose()?;
+        if count != Some(erasures) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(ExistingRows {
         row: scope::read_locked(&row?)?,
         memories: read::group_by_id(&memories?)?,
         tombstones: read_tombstones(&tombstones?)?,
-    })
+    }))
 }
 
 fn read_tombstones(rows: &[Row]) -> Result<HashSet<Tombstone>, Error> {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use retain_core::{
-    Forget, ForgetReceipt, MemoryEdit, MemoryScope, NewEmbedding, plan_edit, plan_edited,
-    store_rules::MemoryRemoval,
+    EraseReceipt, Forget, ForgetReceipt, MemoryEdit, MemoryScope, NewEmbedding, plan_edit,
+    plan_edited, store_rules::MemoryRemoval,
 };
 use tokio::join;
 use tokio_postgres::{Error, Row};
@@ -387,17 +387,18 @@ statements! {
     }
 }
 
-/// Removes one chunk of a user's memories, and the scope with the last chunk; returns the number of
-/// memories removed. The transaction must lock no rows after this.
+/// Removes one chunk of a user's memories, and the scope with the last chunk; counts the removed
+/// memories and tombstones. The transaction must lock no rows after this.
 pub(in crate::postgres) async fn erase_chunk(
     transaction: &Transaction,
     app: &str,
     user: &str,
-) -> Result<u64, Error> {
+) -> Result<EraseReceipt, Error> {
+    let mut receipt = EraseReceipt::default();
     let statements = ErasureStatements::prepare(transaction).await?;
     let found = transaction.query(&statements.lock, [&app, &user]).await?;
     let Some(row) = found.first() else {
-        return Ok(0);
+        return Ok(receipt);
     };
     let number: i64 = row.try_get(0)?;
     let chunk = ERASE_CHUNK as i64;
@@ -411,8 +412,22 @@ pub(in crate::postgres) async fn erase_chunk(
             transaction.execute(&statements.scope, [&number]),
         );
         touched?;
-        tombstones?;
+        receipt.tombstones = tombstones?;
         scope?;
     }
+    receipt.memories = erased;
+    Ok(receipt)
+}
+
+/// Like [`erase_chunk`], in a transaction of its own.
+pub(super) async fn erase_chunk_alone(
+    database: &Database,
+    scope: &MemoryScope,
+) -> Outcome<EraseReceipt> {
+    let transaction = database.transaction().await?;
+    transaction.begin().await?;
+    let erased = erase_chunk(&transaction, &scope.app, &scope.user).await?;
+    transaction.commit().await?;
+    transaction.release();
     Ok(erased)
 }

@@ -16,13 +16,13 @@ use std::{fmt, future::Future, sync::Arc};
 
 use async_trait::async_trait;
 use retain_core::{
-    Forget, ForgetReceipt, IngestReceipt, MemoryBatch, MemoryChanges, MemoryEdit, MemoryError,
-    MemoryMark, MemoryRecord, MemoryRestore, MemoryRows, MemoryScope, MemoryStatistics,
-    MemoryStore, NewEmbedding, Tombstone,
+    EraseReceipt, Forget, ForgetReceipt, IngestReceipt, MemoryBatch, MemoryChanges, MemoryEdit,
+    MemoryError, MemoryMark, MemoryRecord, MemoryRestore, MemoryRows, MemoryScope,
+    MemoryStatistics, MemoryStore, NewEmbedding, StoreLabel, Tombstone,
 };
 
 use super::{
-    PostgresStore, addresses,
+    PostgresStore, addresses, erase,
     locks::{KeyedLockGuard, KeyedLocks, LockKey},
     pool::{Database, Failure, Transaction, retry},
 };
@@ -126,9 +126,61 @@ impl MemoryStore for PostgresMemoryStore {
         self.run_in_task(|store| async move {
             let _locked = store.lock(&batch.scope).await?;
             let (database, models, mut unconfirmed) = (&store.database, &store.models, None);
-            retry!(add::add(database, models, &batch, &mut unconfirmed)).map_err(into_memory_error)
+            let added = retry!(add::add(database, models, &batch, None, &mut unconfirmed));
+            added
+                .map(Option::unwrap_or_default)
+                .map_err(into_memory_error)
         })
         .await
+    }
+
+    async fn erasures(&self) -> Result<u64, MemoryError> {
+        retry!(erase::count_erasures(&self.database)).map_err(into_memory_error)
+    }
+
+    async fn add_unless_erased(
+        &self,
+        batch: Arc<MemoryBatch>,
+        erasures: u64,
+    ) -> Result<Option<IngestReceipt>, MemoryError> {
+        let erasures = Some(erasures);
+        self.run_in_task(move |store| async move {
+            let _locked = store.lock(&batch.scope).await?;
+            let (database, models, mut unconfirmed) = (&store.database, &store.models, None);
+            retry!(add::add(
+                database,
+                models,
+                &batch,
+                erasures,
+                &mut unconfirmed
+            ))
+            .map_err(into_memory_error)
+        })
+        .await
+    }
+
+    async fn erase_user(&self, scope: &MemoryScope) -> Result<EraseReceipt, MemoryError> {
+        let scope = scope.clone();
+        self.run_in_task(|store| async move {
+            let database = &store.database;
+            retry!(erase::add_erasure(database)).map_err(into_memory_error)?;
+            let mut receipt = EraseReceipt::default();
+            loop {
+                let chunk = retry!(change::erase_chunk_alone(database, &scope));
+                let chunk = chunk.map_err(into_memory_error)?;
+                receipt += chunk;
+                if chunk == EraseReceipt::default() {
+                    break;
+                }
+            }
+            receipt.unfinished = erase::vacuum_or_note(database).await;
+            Ok(receipt)
+        })
+        .await
+    }
+
+    fn label(&self) -> StoreLabel {
+        erase::label(&self.uri)
     }
 
     async fn body_hashes(

@@ -11,3 +11,7 @@ CREATE TABLE retain_task_leases (
   holder   text COLLATE "C" NOT NULL,
   until_us bigint           NOT NULL
 );
+
+-- How often users were erased. A write that was prepared before an erase is refused after it.
+CREATE TABLE retain_erasures (count bigint NOT NULL);
+INSERT INTO retain_erasures (count) VALUES (0);

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use retain_core::{
-    Forget, ForgetReceipt, MemoryEdit, MemoryRows, MemoryScope, NewEmbedding, plan_edit,
-    plan_edited, store_rules::MemoryRemoval,
+    EraseReceipt, Forget, ForgetReceipt, MemoryEdit, MemoryRows, MemoryScope, NewEmbedding,
+    plan_edit, plan_edited, store_rules::MemoryRemoval,
 };
 use rusqlite::{Connection, params};
 
@@ -218,16 +218,17 @@ pub(super) fn expire(connection: &Connection, now_us: i64, limit: usize) -> Outc
     Ok(count)
 }
 
-/// Removes one chunk of a user's memories, and the scope with the last chunk; returns the number of
-/// memories removed.
+/// Removes one chunk of a user's memories, and the scope with the last chunk; counts the removed
+/// memories and tombstones.
 pub(in crate::sqlite) fn erase_chunk(
     connection: &Connection,
     app: &str,
     user: &str,
-) -> rusqlite::Result<usize> {
+) -> rusqlite::Result<EraseReceipt> {
     let scope = MemoryScope::new(app, user);
+    let mut receipt = EraseReceipt::default();
     let Some(row) = find_scope(connection, &scope)? else {
-        return Ok(0);
+        return Ok(receipt);
     };
     let sql = "DELETE FROM memories WHERE key IN \
                (SELECT key FROM memories WHERE key BETWEEN ?1 AND ?2 LIMIT ?3)";
@@ -235,11 +236,12 @@ pub(in crate::sqlite) fn erase_chunk(
     let mut statement = connection.prepare_cached(sql)?;
     let erased = statement.execute((first, last, ERASE_CHUNK as i64))?;
     if erased < ERASE_CHUNK {
-        for table in ["memory_touched", "memory_tombstones"] {
-            let sql = format!("DELETE FROM {table} WHERE scope = ?1");
-            connection.execute(&sql, [row.number])?;
-        }
+        let sql = "DELETE FROM memory_touched WHERE scope = ?1";
+        connection.execute(sql, [row.number])?;
+        let sql = "DELETE FROM memory_tombstones WHERE scope = ?1";
+        receipt.tombstones = connection.execute(sql, [row.number])? as u64;
         connection.execute("DELETE FROM memory_scopes WHERE number = ?1", [row.number])?;
     }
-    Ok(erased)
+    receipt.memories = erased as u64;
+    Ok(receipt)
 }

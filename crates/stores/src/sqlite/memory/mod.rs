@@ -16,13 +16,13 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use retain_core::{
-    Forget, ForgetReceipt, IngestReceipt, MemoryBatch, MemoryChanges, MemoryEdit, MemoryError,
-    MemoryMark, MemoryRecord, MemoryRestore, MemoryRows, MemoryScope, MemoryStatistics,
-    MemoryStore, NewEmbedding, PreparedMemory, Tombstone,
+    EraseReceipt, Forget, ForgetReceipt, IngestReceipt, MemoryBatch, MemoryChanges, MemoryEdit,
+    MemoryError, MemoryMark, MemoryRecord, MemoryRestore, MemoryRows, MemoryScope,
+    MemoryStatistics, MemoryStore, NewEmbedding, PreparedMemory, StoreLabel, Tombstone,
 };
 use rusqlite::Connection;
 
-use super::{SqliteStore, addresses, failed, readers::Readers, writer::Writer};
+use super::{SqliteStore, addresses, erase, failed, readers::Readers, writer::Writer};
 
 pub(super) use change::erase_chunk;
 pub(super) use rows::{all_records_sql, check_record};
@@ -34,6 +34,7 @@ pub struct SqliteMemoryStore {
     writer: Arc<Writer>,
     readers: Arc<Readers>,
     uri: Arc<str>,
+    has_file: bool,
 }
 
 impl fmt::Debug for SqliteMemoryStore {
@@ -51,6 +52,7 @@ impl SqliteStore {
             writer: Arc::clone(&self.writer),
             readers: Arc::clone(&self.readers),
             uri: self.options.uri().into(),
+            has_file: self.options.path.is_some(),
         }
     }
 }
@@ -133,6 +135,48 @@ impl MemoryStore for SqliteMemoryStore {
         let bytes: u64 = batch.memories.iter().map(PreparedMemory::bytes).sum();
         let add = move |connection: &Connection| add::add(connection, &batch);
         self.write_more("add memories", bytes as usize, add).await
+    }
+
+    async fn erasures(&self) -> Result<u64, MemoryError> {
+        let count = |connection: &Connection| Ok(erase::count_erasures(connection)?);
+        self.read("count erasures", count).await
+    }
+
+    async fn add_unless_erased(
+        &self,
+        batch: Arc<MemoryBatch>,
+        erasures: u64,
+    ) -> Result<Option<IngestReceipt>, MemoryError> {
+        let add =
+            move |connection: &Connection| match erase::count_erasures(connection)? == erasures {
+                true => add::add(connection, &batch).map(Some),
+                false => Ok(None),
+            };
+        self.write("add memories", add).await
+    }
+
+    async fn erase_user(&self, scope: &MemoryScope) -> Result<EraseReceipt, MemoryError> {
+        let counted = self.writer.write("erase a user", erase::add_erasure).await;
+        counted.map_err(MemoryError::backend)?;
+        let mut receipt = EraseReceipt::default();
+        loop {
+            let scope = scope.clone();
+            let erase = move |connection: &Connection| {
+                Ok(change::erase_chunk(connection, &scope.app, &scope.user)?)
+            };
+            let chunk = self.write("erase a user", erase).await?;
+            receipt += chunk;
+            if chunk == EraseReceipt::default() {
+                break;
+            }
+        }
+        let rewritten = erase::rewrite_file(&self.writer, &self.readers).await;
+        receipt.unfinished = rewritten.map_err(MemoryError::backend)?;
+        Ok(receipt)
+    }
+
+    fn label(&self) -> StoreLabel {
+        erase::label(&self.uri, self.has_file)
     }
 
     async fn body_hashes(

@@ -10,3 +10,7 @@ CREATE TABLE task_leases (
   holder   TEXT    NOT NULL,
   until_us INTEGER NOT NULL
 ) WITHOUT ROWID;
+
+-- How often users were erased. A write that was prepared before an erase is refused after it.
+CREATE TABLE erasures (count INTEGER NOT NULL);
+INSERT INTO erasures (count) VALUES (0);

@@ -47,7 +47,7 @@ async fn open_adds_the_artifact_table_to_an_old_database() {
     let downgrade = "DROP TABLE artifacts; DROP TABLE memories; DROP TABLE memory_scopes; \
                  DROP TABLE memory_touched; DROP TABLE memory_tombstones; \
                  DROP TABLE memory_models; DROP TABLE api_keys; \
-                 DROP TABLE retain_migrations; DROP TABLE task_leases; \
+                 DROP TABLE retain_migrations; DROP TABLE task_leases; DROP TABLE erasures; \
                  ALTER TABLE sessions DROP COLUMN pending_work; \
                  ALTER TABLE sessions DROP COLUMN log_bytes; \
                  ALTER TABLE sessions DROP COLUMN sized_to; PRAGMA user_version = 1";

@@ -1,5 +1,6 @@
 //! Migration of a whole database to another file, even if it is interrupted or the data changes.
 
+mod archive;
 pub(crate) mod fixture;
 mod folders;
 #[cfg(feature = "postgres")]
