@@ -12,6 +12,9 @@ use crate::error::error_kind;
 /// Longest wait before the first run, so that a restart finishes the work of a crash soon.
 const FIRST_MAX: Duration = Duration::from_secs(5);
 
+/// Longest interval, so that adding it to the current time cannot overflow.
+const INTERVAL_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// Runs the maintenance in the background until it is dropped.
 #[derive(Debug)]
 #[must_use = "dropping the task stops the maintenance"]
@@ -29,6 +32,7 @@ impl Maintenance {
     ///
     /// Needs a Tokio runtime with time enabled.
     pub fn start(self: Arc<Self>, interval: Duration) -> MaintenanceTask {
+        let interval = interval.min(INTERVAL_MAX);
         MaintenanceTask(tokio::spawn(async move {
             let mut wait = interval.min(FIRST_MAX).mul_f64(self.random_fraction());
             loop {
