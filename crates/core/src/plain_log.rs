@@ -218,7 +218,7 @@ impl SessionLog for PlainSessionLog {
     }
 
     async fn usage(&self, _: &str, _: Option<&str>) -> Result<Usage> {
-        Err(unsupported("counting what is stored"))
+        Err(unsupported("reporting usage"))
     }
 
     async fn erase_user(&self, _: &str, _: &str) -> Result<EraseReceipt> {

@@ -83,7 +83,7 @@ impl Section for Keys {
             return Err(MigrationError::differs(WHAT, difference));
         }
         if to_had && !from_had {
-            let what = "the record that API keys have existed".to_owned();
+            let what = "the mark that this store has had API keys".to_owned();
             return Err(MigrationError::Extra { what });
         }
         Ok(count(to.len()))

@@ -12,7 +12,7 @@ use super::{
 /// Number of addresses per page.
 pub(super) const PAGE: usize = 256;
 
-/// The stores of both sides, and the receiver of the progress.
+/// The source store, the target store, and the observer that receives progress reports.
 #[derive(Debug)]
 pub(super) struct StorePair<S: ?Sized> {
     pub(super) from: Arc<S>,

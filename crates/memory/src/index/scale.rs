@@ -49,8 +49,8 @@ impl Sample {
 }
 
 impl Scale {
-    /// Computes the distribution of `similarities`, indexed by slot. Missing values and NaN are
-    /// ignored.
+    /// Estimates the distribution of `similarities`, a list indexed by slot, from the sampled slots.
+    /// Ignores missing and non-finite values.
     pub(crate) fn from_sample(sample: &Sample, similarities: &[f32]) -> Scale {
         let (mut count, mut sum, mut squares) = (0_u32, 0_i64, 0_i64);
         for slot in &sample.slots {

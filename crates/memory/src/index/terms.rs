@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_drop_case_endings_punctuation_and_accents() {
+    fn terms_ignore_letter_case_suffixes_punctuation_and_accents() {
         assert_eq!(
             terms("Anna’s PAINTINGS don't cost 10,000 on the 8th; José ﬁts"),
             [

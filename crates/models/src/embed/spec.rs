@@ -166,7 +166,8 @@ impl EmbedderSpec {
 
     fn openai_at(&self, http: &Http, server: OpenAiServer) -> OpenAiEmbedder {
         let embedder = OpenAiEmbedder::new(http.clone(), server, self.model.as_str(), self.dims);
-        // Send the number if it differs from the model's default.
+        // Send the number of dimensions only if the spec sets it and it differs from the model's
+        // known default.
         let default = default_dims(&self.model);
         let differs = self.has_explicit_dims && default.is_some_and(|default| default != self.dims);
         match differs {

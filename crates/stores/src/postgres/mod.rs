@@ -377,14 +377,14 @@ impl SessionStore for PostgresStore {
 
     async fn usage(&self, app: &str, user: Option<&str>) -> Result<Usage> {
         retry_as!(
-            "count what is stored",
+            "measure usage",
             usage::count(&self.database, app, user, self.now_us())
         )
     }
 
     async fn log_bytes(&self, key: &SessionKey, position: u64) -> Result<u64> {
         retry_as!(
-            "count what is stored",
+            "measure usage",
             usage::count_log_bytes(&self.database, key, position, self.now_us())
         )
     }

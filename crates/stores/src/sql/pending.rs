@@ -3,7 +3,7 @@
 
 use retain_core::{PendingWork, SessionKey, SessionWork};
 
-/// SQL that records in the column that the kinds `$kinds` must follow the event at `$position`.
+/// SQL that adds the kinds of work `$kinds`, due after the event at `$position`, to `pending_work`.
 macro_rules! add_pending_work {
     ($kinds:literal, $position:literal) => {
         concat!(

@@ -7,7 +7,7 @@ use super::{failed, rows::event_key};
 use crate::sql::SessionRow;
 
 /// The operation's name in errors.
-pub(super) const COUNT: &str = "count what is stored";
+pub(super) const COUNT: &str = "measure usage";
 
 /// Counts the sessions that have not expired, with their events.
 pub(super) fn count(

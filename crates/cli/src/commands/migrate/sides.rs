@@ -64,7 +64,8 @@ pub(super) fn check_distinct(from: &str, to: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Keeps only one kind of data on both sides, after comparing the identities of the session stores.
+/// Selects the stores of one kind of data on both sides. Fails if both sides have the same session
+/// store, or if the source has none of this kind.
 pub(super) async fn keep_one_kind(
     kind: Kind,
     from: MigrationSide,

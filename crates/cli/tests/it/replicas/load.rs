@@ -21,7 +21,7 @@ use crate::crash::wait;
 
 /// Number of sessions to which clients append outside runs.
 pub(super) const OPEN: usize = 6;
-/// Number of sessions that only runs write, one at a time.
+/// Number of sessions to which clients append only inside runs, one run at a time.
 pub(super) const RUNS: usize = 4;
 /// One in this many clients makes runs.
 const RUNNER: usize = 4;

@@ -86,7 +86,7 @@ async fn user_artifact_is_visible_in_every_session() {
 }
 
 #[tokio::test]
-async fn dangling_artifact_reference_is_reported() {
+async fn artifact_reference_to_another_app_is_rejected() {
     let client = Client::in_memory();
     let uri = "artifact://apps/other/users/bob/sessions/s/artifacts/a/versions/0";
     let body = format!(r#"{{"filename":"a","artifact":{{"fileData":{{"fileUri":"{uri}"}}}}}}"#);

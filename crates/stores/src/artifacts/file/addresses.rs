@@ -68,14 +68,14 @@ pub(super) fn stored_bytes(
         }
         let artifact = ArtifactFolder::new(root, &folder);
         let numbers = artifact.numbers();
-        for number in numbers.map_err(|e| failed("count what is stored", e))? {
+        for number in numbers.map_err(|e| failed("measure usage", e))? {
             let file = artifact.version(number).join(artifact.payload_name());
             match fs::symlink_metadata(file) {
                 Ok(found) if found.is_file() => bytes += found.len(),
                 Ok(_) => {}
                 // It was deleted meanwhile.
                 Err(error) if is_absent(&error) => {}
-                Err(error) => return Err(failed("count what is stored", error)),
+                Err(error) => return Err(failed("measure usage", error)),
             }
         }
     }

@@ -224,7 +224,7 @@ impl ArtifactStore for FileArtifactStore {
         let sum = move |folder: &Folder| {
             addresses::stored_bytes(folder.layout.root(), &app, user.as_deref())
         };
-        self.run_blocking("count what is stored", sum).await
+        self.run_blocking("measure usage", sum).await
     }
 
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt, ArtifactError> {
