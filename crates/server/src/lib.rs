@@ -30,8 +30,8 @@ pub use api::{erase_report_json, memory_hit_json, memory_json, openapi_json};
 pub use apps::{AppError, Apps};
 pub use conformance::Conformance;
 pub use guard::{
-    Caller, Guards, Keys, LargeWork, MemoryLimit, Origins, OriginsError, RunPermit, Runs, Scope,
-    ServerLimits, Streams, TooManyRuns, TraceContext, is_loopback_name,
+    Caller, Guards, Keys, Origins, OriginsError, RunPermit, Runs, Scope, ServerLimits, Streams,
+    TooManyRuns, TraceContext, is_loopback_name,
 };
 pub use metrics::Metrics;
 pub use routes::{Access, RouteInfo};

@@ -39,14 +39,14 @@ const RETRY_SECONDS: &str = "2";
 
 /// The budget of the server, and the share of each API key.
 #[derive(Debug, Default)]
-pub struct MemoryLimit {
+pub(crate) struct MemoryLimit {
     whole: ByteBudget,
     shares: Mutex<HashMap<String, ByteBudget>>,
 }
 
 impl MemoryLimit {
     /// Limits requests and caches to `budget`.
-    pub fn new(budget: ByteBudget) -> MemoryLimit {
+    pub(crate) fn new(budget: ByteBudget) -> MemoryLimit {
         MemoryLimit {
             whole: budget,
             shares: Mutex::default(),
@@ -54,7 +54,7 @@ impl MemoryLimit {
     }
 
     /// The budget of the whole server.
-    pub fn budget(&self) -> &ByteBudget {
+    pub(crate) fn budget(&self) -> &ByteBudget {
         &self.whole
     }
 

@@ -11,7 +11,7 @@ const LARGE_BYTES: usize = 128 * 1024;
 /// Limits how many requests work on large data at a time. The others wait, while small requests
 /// share the processor with few of them.
 #[derive(Debug)]
-pub struct LargeWork {
+pub(crate) struct LargeWork {
     permits: Semaphore,
 }
 

@@ -35,14 +35,13 @@ use crate::{
     routes::is_public,
     shutdown::{Phase, Shutdown},
 };
-pub use budget::MemoryLimit;
-pub(crate) use budget::count_connection;
+pub(crate) use budget::{MemoryLimit, count_connection};
 pub(crate) use caller::AccessDenied;
 pub use caller::{Caller, Scope};
 pub(crate) use fault::fault;
 pub use keys::Keys;
 pub(crate) use keys::{KeyStatus, KeyWatch, unauthorized};
-pub use large_work::LargeWork;
+pub(crate) use large_work::LargeWork;
 pub use limits::ServerLimits;
 pub use observe::TraceContext;
 pub use origin::{Origins, OriginsError, is_loopback_name};
@@ -60,9 +59,9 @@ pub struct Guards {
     /// The limits.
     pub limits: ServerLimits,
     /// The limit on the memory of requests and caches.
-    pub memory: MemoryLimit,
+    pub(crate) memory: MemoryLimit,
     /// Requests that work on large data.
-    pub large_work: LargeWork,
+    pub(crate) large_work: LargeWork,
     /// Open streams and runs.
     pub streams: Streams,
     /// Counters.

@@ -606,8 +606,7 @@ impl ArtifactStore for PostgresArtifactStore {
     }
 
     async fn usage(&self, app: &str, user: Option<&str>) -> Result<u64, ArtifactError> {
-        retry!(stored_bytes(&self.database, app, user))
-            .map_err(to_artifact_error("measure usage"))
+        retry!(stored_bytes(&self.database, app, user)).map_err(to_artifact_error("measure usage"))
     }
 
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt, ArtifactError> {
