@@ -138,9 +138,11 @@ impl fmt::Display for EraseNote {
 pub struct StoreLabel {
     /// The kind of store, e.g. `sqlite`.
     pub kind: &'static str,
-    /// Its address without secrets; `None` if the store is in the memory of the process. Services
-    /// with equal addresses are on one store.
+    /// Its address without secrets; `None` if the store is in the memory of the process.
     pub address: Option<String>,
+    /// Whether the address names the data completely, as that of a file does. The address of a
+    /// database server lacks options, which may select another schema.
+    pub is_unique: bool,
     /// What the store cannot guarantee about erased data.
     pub erase_notes: &'static [EraseNote],
 }
@@ -151,6 +153,7 @@ impl StoreLabel {
         StoreLabel {
             kind,
             address: None,
+            is_unique: false,
             erase_notes: &[],
         }
     }
@@ -161,15 +164,26 @@ impl StoreLabel {
         self
     }
 
+    /// Sets an address that names the data completely.
+    pub fn with_unique_address(mut self, address: impl Into<String>) -> StoreLabel {
+        self.is_unique = true;
+        self.with_address(address)
+    }
+
     /// Sets what the store cannot guarantee about erased data.
     pub fn with_erase_notes(mut self, notes: &'static [EraseNote]) -> StoreLabel {
         self.erase_notes = notes;
         self
     }
 
-    /// Whether both labels name one store.
-    pub fn is_same_store(&self, other: &StoreLabel) -> bool {
+    /// Whether both labels have the same address.
+    pub fn has_same_address(&self, other: &StoreLabel) -> bool {
         self.address.is_some() && self.address == other.address
+    }
+
+    /// Whether both labels must name the same data.
+    pub fn is_same_store(&self, other: &StoreLabel) -> bool {
+        self.is_unique && other.is_unique && self.has_same_address(other)
     }
 }
 
@@ -209,7 +223,7 @@ impl EraseReport {
 
     fn add(&mut self, store: StoreLabel, receipt: EraseReceipt, more: Option<EraseNote>) {
         let known = self.stores.iter_mut();
-        let mut known = known.filter(|it| it.store.is_same_store(&store));
+        let mut known = known.filter(|it| it.store.has_same_address(&store));
         if let Some(known) = known.next() {
             known.receipt += receipt;
             add_notes(&mut known.notes, receipt.unfinished.into_iter().chain(more));
@@ -301,6 +315,15 @@ impl Eraser {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_complete_addresses_tell_that_stores_are_the_same() {
+        let server = StoreLabel::new("postgres").with_address("postgresql://ada@host/db");
+        assert!(server.has_same_address(&server) && !server.is_same_store(&server));
+        let file = StoreLabel::new("sqlite").with_unique_address("sqlite:///a.db");
+        assert!(file.is_same_store(&file));
+        assert!(!StoreLabel::new("in memory").is_same_store(&StoreLabel::new("in memory")));
+    }
 
     #[test]
     fn erase_report_lists_each_store_once_with_its_notes() {

@@ -18,7 +18,7 @@ const TRUNCATE_PAUSE: Duration = Duration::from_millis(50);
 pub(super) fn label(uri: &str, has_file: bool) -> StoreLabel {
     match has_file {
         true => StoreLabel::new(NAME)
-            .with_address(uri)
+            .with_unique_address(uri)
             .with_erase_notes(&[EraseNote::FileCopies]),
         false => StoreLabel::new(NAME),
     }

@@ -150,7 +150,7 @@ impl ArtifactStore for FileArtifactStore {
     fn label(&self) -> StoreLabel {
         let root = self.folder.layout.root();
         StoreLabel::new("folder")
-            .with_address(layout::file_uri(root))
+            .with_unique_address(layout::file_uri(root))
             .with_erase_notes(&[EraseNote::FileCopies])
     }
 
