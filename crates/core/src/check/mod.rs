@@ -26,9 +26,14 @@ pub struct RepairReport {
 }
 
 /// Checks a store, repairs what can be derived from the logs, and checks it again.
+///
+/// Changes nothing if the database itself is damaged: a row that cannot be found because of the
+/// damage looks like one that does not exist.
 pub async fn repair_store(store: &dyn TransferStore) -> Result<RepairReport> {
     let found = store.check().await?;
-    if found.iter().any(|problem| problem.is_repairable) {
+    let is_storage = |it: &Problem| matches!(it.damage, Damage::Storage { .. });
+    let is_damaged = found.iter().any(|it| is_storage(it) && !it.is_repairable);
+    if !is_damaged && found.iter().any(|problem| problem.is_repairable) {
         store.repair(&found).await?;
     } else {
         return Ok(RepairReport {

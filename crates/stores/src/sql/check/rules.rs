@@ -118,6 +118,31 @@ fn orphaned_memories(found: Finding) -> Problem {
     orphaned(Location::MemoryRows { scope }, "their user")
 }
 
+/// Makes a rule about rows that may be all that is left of a session or a user. A repair keeps them.
+const fn kept(rule: Rule, problem: fn(Finding) -> Problem) -> Rule {
+    Rule {
+        problem,
+        repair: &[],
+        ..rule
+    }
+}
+
+fn kept_rows(found: Finding) -> Problem {
+    let missing = "its log".to_owned();
+    let location = Location::Log {
+        number: found.number(),
+    };
+    Problem::permanent(location, Damage::Orphaned { missing })
+}
+
+fn kept_memories(found: Finding) -> Problem {
+    let missing = "their user".to_owned();
+    let location = Location::MemoryRows {
+        scope: found.number(),
+    };
+    Problem::permanent(location, Damage::Orphaned { missing })
+}
+
 /// A rule about rows whose log does not exist.
 macro_rules! rows_need_a_log {
     ($table:literal, $log:literal) => {
@@ -312,8 +337,8 @@ pub(crate) const RULES: &[Rule] = &[
         locks: &[],
         repair: &[],
     },
-    rows_need_a_log!("{events}", "{event_log}"),
-    rows_need_a_log!("{state}", "log"),
+    kept(rows_need_a_log!("{events}", "{event_log}"), kept_rows),
+    kept(rows_need_a_log!("{state}", "log"), kept_rows),
     rows_need_a_log!("{state_past}", "log"),
     Rule {
         find: "SELECT NULL, NULL, NULL, session, NULL, NULL FROM {tickets} \
@@ -357,9 +382,16 @@ pub(crate) const RULES: &[Rule] = &[
              AND k.{user} = {shared_bytes}.{user})",
         ],
     },
-    rows_need_a_scope!("{memories}", "{memory_scope}"),
+    kept(
+        rows_need_a_scope!("{memories}", "{memory_scope}"),
+        kept_memories,
+    ),
     rows_need_a_scope!("{memory_touched}", "scope"),
-    rows_need_a_scope!("{memory_tombstones}", "scope"),
+    // Without its tombstone, a forgotten memory could be ingested again.
+    kept(
+        rows_need_a_scope!("{memory_tombstones}", "scope"),
+        kept_memories,
+    ),
     vectors_fit_their_model!("fixed_model", "fixed", "1", "its built-in vector"),
     vectors_fit_their_model!("embedding_model", "embedding", "4", "its embedding"),
     Rule {

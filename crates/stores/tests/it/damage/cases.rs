@@ -273,13 +273,13 @@ pub(super) const CASES: &[DamageCase] = &[
         ),
         "event 3 of session \"app\"/\"ada\"/\"long\": the column of its time",
     ),
-    removed(
+    permanent(
         "events without a log",
         "INSERT INTO events VALUES (999 << 32 | 1, 'e', 'i', 1, '{}')",
         "INSERT INTO retain_events VALUES (999, 1, 'e', 'i', 1, '{}')",
         "log 999: is orphaned: its log does not exist",
     ),
-    removed(
+    permanent(
         "state without a log",
         "INSERT INTO state VALUES (998, 'k', 1, '1')",
         "INSERT INTO retain_state VALUES (998, 'k', 1, '1')",
@@ -382,7 +382,7 @@ pub(super) const CASES: &[DamageCase] = &[
         "UPDATE retain_memories SET embedding_model = 77 WHERE id = 'm4'",
         "memory \"m4\" (number 5) of ",
     ),
-    removed(
+    permanent(
         "memories without a scope",
         "UPDATE memories SET key = (995 << 32) + (key & 4294967295) WHERE id = 'm7' AND key >> 32 = 1",
         "UPDATE retain_memories SET scope = 995 WHERE id = 'm7' AND scope = 1",
@@ -394,7 +394,7 @@ pub(super) const CASES: &[DamageCase] = &[
         "INSERT INTO retain_memory_touched VALUES (994, 1, 1)",
         "memories of scope 994: is orphaned",
     ),
-    removed(
+    permanent(
         "tombstone without a scope",
         "INSERT INTO memory_tombstones VALUES (993, x'00')",
         "INSERT INTO retain_memory_tombstones VALUES (993, '\\x00')",
