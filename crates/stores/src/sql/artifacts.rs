@@ -33,6 +33,11 @@ impl ArtifactRow {
             create_time: new.create_time,
         })
     }
+
+    /// Returns the size of its content.
+    pub(crate) fn bytes(&self) -> usize {
+        self.data.as_ref().map_or(0, |data| data.len()) + self.part.len()
+    }
 }
 
 /// Returns the session column of an artifact. It is empty for user artifacts: no session has an

@@ -218,7 +218,7 @@ impl ArtifactStore for SqliteArtifactStore {
         new: NewArtifact,
     ) -> std::result::Result<u64, ArtifactError> {
         let (address, row) = (address.clone(), ArtifactRow::from_new(new)?);
-        let bytes = row.data.as_ref().map_or(0, |data| data.len()) + row.part.len();
+        let bytes = row.bytes();
         let job = move |connection: &Connection| -> Result<u64> {
             let inserted = insert(connection, &address, &row);
             inserted.map_err(|e| failed("save an artifact", e))
@@ -242,6 +242,7 @@ impl ArtifactStore for SqliteArtifactStore {
         erasures: u64,
     ) -> std::result::Result<Option<u64>, ArtifactError> {
         let (address, row) = (address.clone(), ArtifactRow::from_new(new)?);
+        let bytes = row.bytes();
         let job = move |connection: &Connection| -> Result<Option<u64>> {
             let put = || match erase::count_erasures(connection)? == erasures {
                 true => insert(connection, &address, &row).map(Some),
@@ -249,7 +250,7 @@ impl ArtifactStore for SqliteArtifactStore {
             };
             put().map_err(|e| failed("save an artifact", e))
         };
-        let inserted = self.writer.write("save an artifact", job).await;
+        let inserted = self.writer.add("save an artifact", bytes, job).await;
         inserted.map_err(as_artifact_error)
     }
 

@@ -147,12 +147,13 @@ impl MemoryStore for SqliteMemoryStore {
         batch: Arc<MemoryBatch>,
         erasures: u64,
     ) -> Result<Option<IngestReceipt>, MemoryError> {
+        let bytes: u64 = batch.memories.iter().map(PreparedMemory::bytes).sum();
         let add =
             move |connection: &Connection| match erase::count_erasures(connection)? == erasures {
                 true => add::add(connection, &batch).map(Some),
                 false => Ok(None),
             };
-        self.write("add memories", add).await
+        self.write_more("add memories", bytes as usize, add).await
     }
 
     async fn erase_user(&self, scope: &MemoryScope) -> Result<EraseReceipt, MemoryError> {
