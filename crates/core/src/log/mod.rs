@@ -29,6 +29,7 @@ use async_trait::async_trait;
 use futures_util::stream;
 
 use crate::{
+    budget::Meter,
     check::Problem,
     erase::{EraseReceipt, StoreLabel},
     error::{Result, SessionError},
@@ -554,6 +555,10 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
         let now = self.settings.clock.now();
         let head = self.store.fork(key, position, &id, now).await?;
         room.settle();
+        // The fork is stored: its answer must not be refused for lack of memory.
+        if let Some(meter) = Meter::current() {
+            meter.admit();
+        }
         let fork = self.read_session(&head.key, Window::ALL).await?;
         fork.ok_or_else(|| SessionError::not_found(&head.key))
     }
