@@ -163,6 +163,13 @@ async fn clear_sessions(
                 Err(error) => swept.failures.push((session.key.clone(), error.into())),
             }
         }
+        let mut still_expired = Vec::with_capacity(ready.len());
+        for session in ready {
+            if store.is_expired(&session.key).await? {
+                still_expired.push(session);
+            }
+        }
+        let mut ready = still_expired;
         match sweep.delete_memories(&ready).await {
             Ok(deleted) => {
                 swept.memories += deleted;
