@@ -2,11 +2,12 @@
 //!
 //! The rules for appends are in [`plan_append`](crate::plan_append) and [`Lease`](crate::Lease).
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use crate::{
     artifacts::{ArtifactAddress, ArtifactKey, ArtifactReference},
     error::{Result, SessionError},
+    event::Event,
     json::JsonMap,
     memory::{Forget, MemoryScope, Tombstone},
     ports::duration_us,
@@ -48,6 +49,21 @@ pub fn trim_to_window<T>(events: &mut Vec<T>, window: Window) {
     if let Some(oldest) = window.oldest {
         events.truncate(oldest);
     }
+}
+
+/// Drops the events with which a page exceeds `bytes`, except the first one.
+pub fn trim_to_bytes(events: &mut Vec<(u64, Arc<Event>)>, bytes: Option<usize>) {
+    let Some(mut left) = bytes else {
+        return;
+    };
+    let mut fits = |(_, event): &(u64, Arc<Event>)| {
+        let size = event.to_json().map_or(0, |text| text.len());
+        let fits = size <= left;
+        left = left.saturating_sub(size);
+        fits
+    };
+    let count = events.iter().take_while(|event| fits(event)).count();
+    events.truncate(count.max(1));
 }
 
 /// Orders sessions by (last update, user, id) and returns the requested page in `found`. Equal

@@ -18,7 +18,7 @@ use retain::{
         ListQuery, Listing, MaintenanceStore, NewEvent, NewSession, Plan, ReadDetail, ScopedState,
         SessionStore, Snapshot, StateOwner, SystemClock, TransferStore, check_growth, check_limit,
         plan_append, plan_renewal,
-        rules::{check_position, listed_users, sort_and_page, trim_to_window},
+        rules::{check_position, listed_users, sort_and_page, trim_to_bytes, trim_to_window},
     },
 };
 
@@ -511,6 +511,7 @@ fn select_events(log: &SessionLog, window: Window) -> Vec<(u64, Arc<Event>)> {
         .filter(|(_, event)| event.timestamp >= since)
         .collect();
     trim_to_window(&mut events, window);
+    trim_to_bytes(&mut events, window.bytes);
     events
 }
 

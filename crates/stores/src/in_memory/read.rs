@@ -40,27 +40,12 @@ fn read_window(log: &SessionLog, window: Window) -> Vec<(u64, Arc<Event>)> {
         let skip = window.newest.map_or(0, |newest| len.saturating_sub(newest));
         let take = window.oldest.unwrap_or(usize::MAX);
         let mut events: Vec<_> = all.skip(skip).take(take).collect();
-        trim_to_bytes(&mut events, window.bytes);
+        store_rules::trim_to_bytes(&mut events, window.bytes);
         return events;
     }
     let mut events: Vec<_> = all.collect();
     store_rules::trim_to_window(&mut events, window);
     events
-}
-
-/// Drops the events with which a page exceeds `bytes`, except the first one.
-fn trim_to_bytes(events: &mut Vec<(u64, Arc<Event>)>, bytes: Option<usize>) {
-    let Some(mut left) = bytes else {
-        return;
-    };
-    let mut fits = |(_, event): &(u64, Arc<Event>)| {
-        let size = event.to_json().map_or(0, |text| text.len());
-        let fits = size <= left;
-        left = left.saturating_sub(size);
-        fits
-    };
-    let count = events.iter().take_while(|event| fits(event)).count();
-    events.truncate(count.max(1));
 }
 
 /// Reads the state keys of an app or of one of its users.
