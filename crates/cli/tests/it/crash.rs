@@ -206,15 +206,10 @@ fn tamper(path: &Path, sql: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ledger_finds_a_lost_event() {
-    // Remove the last event and decrease the position: the database check finds nothing wrong.
+    // Remove the last event and decrease the position.
     let sql = "DELETE FROM events WHERE event_id = 's-39'; UPDATE sessions SET position = 39";
     let faults = after_tampering(sql).await;
     assert!(faults.contains(&Fault::Lost("s-39".into())), "{faults:?}");
-    assert!(
-        !faults
-            .iter()
-            .any(|fault| matches!(fault, Fault::Corrupt(_)))
-    );
 
     // Remove an event in the middle: the database check detects the gap.
     let faults = after_tampering("DELETE FROM events WHERE event_id = 's-7'").await;
