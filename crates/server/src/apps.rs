@@ -11,8 +11,8 @@ use std::{
 use futures_util::{FutureExt as _, future::join_all};
 use retain_core::{SessionKey, budget::ByteBudget};
 use retain_runtime::{
-    Agent, AgentsDir, BuildError, ConfigError, ConfigRegistry, IntoAgent, Plugin, Runner,
-    Telemetry, error_kind,
+    Agent, AgentsDir, BuildError, ConfigError, ConfigRegistry, FindRunner as _, IntoAgent, Plugin,
+    Runner, Telemetry, error_kind,
 };
 use tokio::time::{sleep, timeout};
 
@@ -379,10 +379,7 @@ impl Apps {
     pub async fn evict_deleted_sessions(&self) {
         let runners = self.runners().all();
         for runner in runners {
-            if let Err(error) = runner.evict_deleted_sessions().await {
-                let kind = error_kind(&error);
-                tracing::warn!(kind, "failed to check cached sessions; retrying later");
-            }
+            runner.evict_deleted().await;
         }
     }
 

@@ -21,6 +21,10 @@ impl FindRunner for ServedRunners {
             Err(error) => Err(error.into()),
         }
     }
+
+    async fn evict_deleted(&self) {
+        self.0.apps.evict_deleted_sessions().await;
+    }
 }
 
 impl Server {

@@ -37,12 +37,23 @@ const LEASE: Duration = Duration::from_secs(30);
 pub trait FindRunner: fmt::Debug + Send + Sync + 'static {
     /// Returns the runner that does the work of this app's sessions; `None` if there is none.
     async fn find_runner(&self, app: &str) -> Result<Option<Runner>, BoxError>;
+
+    /// Evicts sessions from the caches of the runners that were deleted elsewhere, for example
+    /// because another process erased their user.
+    async fn evict_deleted(&self) {}
 }
 
 #[async_trait]
 impl FindRunner for Runner {
     async fn find_runner(&self, app: &str) -> Result<Option<Runner>, BoxError> {
         Ok((app == self.app_name()).then(|| self.clone()))
+    }
+
+    async fn evict_deleted(&self) {
+        if let Err(error) = self.evict_deleted_sessions().await {
+            let kind = error_kind(&error);
+            tracing::warn!(kind, "failed to check cached sessions; retrying later");
+        }
     }
 }
 
@@ -170,6 +181,10 @@ impl Maintenance {
     /// each failure this process skips twice as many runs of the maintenance as before.
     pub async fn run_once(&self) -> Result<MaintenanceReport, SessionError> {
         let store = self.sessions.maintenance()?;
+        // Each process has its own caches, so this needs no lease.
+        if let Some(runners) = &self.runners {
+            runners.evict_deleted().await;
+        }
         let report = if self.hold_lease(store, Some(LEASE)).await? {
             let done = tokio::select! {
                 done = self.do_all(store) => done,

@@ -13,6 +13,7 @@ use futures_util::StreamExt as _;
 use retain_core::{
     Append, BoxError, Event, MemoryError, MemoryService, PendingWork, SearchMemoryResponse,
     Session, SessionKey, SessionLog, SessionService,
+    budget::{BudgetUse, ByteBudget},
 };
 use retain_memory::{ListMemories, LongTermMemory, StoreMemoryService};
 use retain_runtime::{
@@ -306,6 +307,26 @@ async fn work_that_a_task_of_the_runner_is_doing_is_left_to_it() {
     assert_eq!((report.finished, report.failures.len()), (0, 0));
     assert_eq!(maintenance.status().pending_sessions(), 1);
     assert_eq!(memory.reached.available_permits(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cached_session_is_evicted_after_another_process_erased_its_user() {
+    let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
+    let budget = ByteBudget::new(64 * 1024 * 1024);
+    let runner = runner(&sessions, worker()).byte_budget(&budget);
+    let runner = runner.build().unwrap();
+    let run = runner.run(USER, Some(SESSION), "Please work.").await;
+    run.unwrap().collect_events().await.unwrap();
+    let maintenance = Maintenance::for_runner(&runner);
+    maintenance.run_once().await.unwrap();
+    assert!(
+        budget.used_for(BudgetUse::Sessions) > 0,
+        "the session stays"
+    );
+    let log = Arc::clone(&sessions).log().unwrap();
+    log.erase_user(APP, USER).await.unwrap();
+    maintenance.run_once().await.unwrap();
+    assert_eq!(budget.used_for(BudgetUse::Sessions), 0);
 }
 
 /// A memory service that fails a number of times and counts its calls.
