@@ -98,6 +98,7 @@ pub(crate) struct Rule {
     pub(crate) find: &'static str,
     pub(crate) problem: fn(Finding) -> Problem,
     /// The tables that no other program may write during the repair.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) locks: &'static [&'static str],
     /// The statements that repair all rows, in one transaction.
     pub(crate) repair: &'static [&'static str],
