@@ -148,6 +148,14 @@ impl ArtifactService for ExpiringArtifacts {
         deleted.await
     }
 
+    async fn usage(
+        &self,
+        app_name: &str,
+        user_id: Option<&str>,
+    ) -> Result<Option<u64>, ArtifactError> {
+        self.artifacts.usage(app_name, user_id).await
+    }
+
     async fn erase_user(
         &self,
         app_name: &str,

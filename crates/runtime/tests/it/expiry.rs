@@ -237,6 +237,8 @@ async fn expired_session_leaves_nothing_in_any_combination_of_stores() {
     with_each_combination(&clock, async |stores| {
         let name = &stores.name;
         stores.fill().await;
+        let bytes = stores.artifacts.usage(&stores.app, Some(USER)).await;
+        assert!(bytes.unwrap() > Some(0), "{name}");
         let (short, long) = (stores.artifact("short", "a"), stores.artifact("long", "b"));
         assert_eq!(stores.versions(&short).await, 2, "{name}");
         assert_eq!(stores.listed("short").await, ["a", "user:u"], "{name}");
